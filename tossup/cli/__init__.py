@@ -1,0 +1,75 @@
+"""The commands. Thin: parse, call, print.
+
+Each command lives in a module of its own and is imported only when it is called, so that `tossup audit` never waits for
+torch and `tossup --help` answers at once.
+
+Exit codes: 0 done, 1 failed, 2 wrong usage, 130 interrupted (and resumable where the command says so).
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Sequence
+
+import rich_click as click
+
+from tossup.records import TossupError
+
+COMMANDS = {
+    "train": "Train a model with GRPO on the problems that it can learn from.",
+    "curate": "Measure a pool's success rates under a model and write the pool with its counts.",
+    "audit": "Report how many groups of G answers would teach nothing, per dataset.",
+    "verify": "Judge answers: one on the command line, or a file of them.",
+}
+"""Name -> the line in `tossup --help`. `tossup.cli.NAME.command` is the command."""
+
+
+class LazyCommands(click.RichGroup):
+    """A group whose commands are imported when they are used."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """The names, in the order of the three jobs."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Import the module of one command; a missing extra is an error that says what to install."""
+        if cmd_name not in COMMANDS:
+            return None
+        try:
+            module = importlib.import_module(f"tossup.cli.{cmd_name}")
+        except ModuleNotFoundError as e:
+            if e.name in {"torch", "transformers", "safetensors"}:
+                raise TossupError(f"`tossup {cmd_name}` needs {e.name}: pip install 'tossup[train]'") from e
+            raise
+        command: click.Command = module.command
+        return command
+
+
+@click.group(cls=LazyCommands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="tossup")
+def app() -> None:
+    """Reinforcement learning on checkable problems that wastes nothing on the way.
+
+    \b
+    tossup train                                   the built-in recipe, minutes on a laptop CPU
+    tossup audit rollouts.jsonl --group-size 4,8   what share of groups teaches nothing
+    tossup curate pool.jsonl --model NAME --out pool.parquet
+    tossup verify math --reference 1/2 'so it is \\boxed{0.5}'
+    """
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """The entry point of the `tossup` command. Never returns: it exits with one of the codes above."""
+    try:
+        app.main(args=None if argv is None else list(argv), prog_name="tossup", standalone_mode=False)
+    except click.ClickException as e:
+        e.show()
+        sys.exit(e.exit_code)
+    except TossupError as e:
+        click.echo(f"error: {e}", err=True)
+        sys.exit(1)
+    except (click.Abort, KeyboardInterrupt):
+        click.echo("interrupted", err=True)
+        sys.exit(130)
+    sys.exit(0)

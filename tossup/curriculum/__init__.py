@@ -1,0 +1,1 @@
+"""Pools, success rates, which problem next, which groups train, the ledger and the audit."""

@@ -1,0 +1,1 @@
+"""Run untrusted code. Knows nothing of problems or models."""
