@@ -1,3 +1,27 @@
 """The small callables through which the shared scoring scripts run tossup, the same way as they run a peer."""
 
 from __future__ import annotations
+
+from typing import Any
+
+
+def make_curriculum(n_problems: int, group_size: int, features: Any, seed: int) -> Any:
+    """score_curriculum.py: `TossUp` without measured counts; of the features only the coarse tag (columns 24 to 26)."""
+    from tossup.curriculum.sampler import Observation, TossUp
+
+    tags = [str(row.argmax()) for row in features[:, 24:27]] if features.shape[1] > 27 else None
+    none = [0] * n_problems
+    sampler = TossUp(none, none, tags, group_size, seed)
+
+    class Curriculum:
+        step = -1
+
+        def select(self, n: int) -> list[int]:
+            self.step += 1
+            return [draw.index for draw in sampler.choose(n, self.step)]
+
+        def observe(self, ids: Any, correct: Any, n: int, mean_tokens: Any) -> None:
+            rows = zip(ids, correct, mean_tokens, strict=True)
+            sampler.observe(self.step, [Observation(int(i), int(c), n, float(t)) for i, c, t in rows])
+
+    return Curriculum()
