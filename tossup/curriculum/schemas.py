@@ -1,0 +1,276 @@
+"""The common problem sets: which columns each publishes, and how a row of it becomes a problem.
+
+One table, `SCHEMAS`, tried in order; the first whose columns are all there reads the rows. Names are compared without
+case (AIME publishes `Problem`, SVAMP `Body`). Columns that no problem needs stay as `meta`; columns in `uses` do not:
+they went into the prompt or the reference, or they are bulk such as hundreds of worked programs.
+
+References of code problems are JSON text: an object whose `format` says how the tests are run (`humaneval`, `mbpp`,
+`apps_stdin`, ...) beside the fields that this format has.
+"""
+
+from __future__ import annotations
+
+import base64
+import io
+import json
+import pickle
+import re
+import zlib
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from tossup.curriculum.sources import as_text
+from tossup.records import Prompt, TossupError
+
+Row = Mapping[str, Any]
+"""One row of a source, its keys in lower case."""
+
+
+@dataclass(frozen=True, slots=True)
+class Schema:
+    """How the rows of one published set become problems. `needs` and `uses` are column names in lower case."""
+
+    name: str
+    needs: frozenset[str]
+    prompt: Callable[[Row], Prompt]
+    reference: Callable[[Row], str]
+    verifier: str = "math"
+    uses: frozenset[str] = frozenset()
+    dataset: Callable[[Row], str] = lambda row: as_text(row.get("dataset")) or ""
+
+
+PROMPTS = ("prompt", "question", "problem", "query", "instruction")
+REFERENCES = ("reference", "answer", "final_answer", "expected_answer", "ground_truth", "gold", "target", "expected")
+IDS = ("id", "unique_id", "task_id", "problem_id", "question_id")
+
+
+def final_answer(text: str) -> str:
+    """What stands behind the last `####` of a GSM8K solution, thousands commas removed; the whole text without one."""
+    if "####" not in text:
+        return text.strip()
+    tail = text.rsplit("####", 1)[1].strip()
+    return re.sub(r"(?<=\d),(?=\d{3}(?!\d))", "", tail)
+
+
+def last_boxed(text: str) -> str:
+    """The content of the last `\\boxed{...}` of a worked solution, braces balanced; empty when there is none."""
+    start = text.rfind("\\boxed{")
+    if start < 0:
+        return ""
+    begin = start + len("\\boxed{")
+    depth = 1
+    for at in range(begin, len(text)):
+        depth += {"{": 1, "}": -1}.get(text[at], 0)
+        if depth == 0:
+            return text[begin:at].strip()
+    return ""
+
+
+def messages(value: Any) -> Prompt:
+    """Text as it is; a list of chat messages, also one written as JSON text, as role and content, other keys left out."""
+    if isinstance(value, str):
+        return _chat_in(value) or value
+    if value is None:
+        return ""
+    if not isinstance(value, Iterable):
+        raise TossupError(f"a prompt must be text or a list of messages, got {value!r}")
+    turns = tuple(value)
+    if not all(isinstance(t, Mapping) and "role" in t and "content" in t for t in turns):
+        raise TossupError(f"a chat prompt must be a list of objects with role and content, got {value!r}"[:300])
+    return tuple({"role": str(t["role"]), "content": str(t["content"])} for t in turns)
+
+
+def _chat_in(text: str) -> Prompt | None:
+    if not text.startswith('[{"'):
+        return None
+    try:
+        value = json.loads(text)
+    except ValueError:
+        return None
+    is_chat = all(isinstance(turn, dict) and {"role", "content"} <= turn.keys() for turn in value)
+    return messages(value) if is_chat else None
+
+
+def first_of(row: Row, names: Iterable[str]) -> Any:
+    """The value of the first of these columns that the source has."""
+    return next((row[name] for name in names if name in row), None)
+
+
+def _answer_text(value: Any) -> str:
+    if isinstance(value, list):
+        return ", ".join(_answer_text(v) for v in value)
+    return final_answer(as_text(value) or "")
+
+
+def _text(name: str) -> Callable[[Row], str]:
+    return lambda row: as_text(row.get(name)) or ""
+
+
+def _tests(form: str, **fields: Any) -> str:
+    return json.dumps({"format": form, **fields}, ensure_ascii=False)
+
+
+def _humaneval(row: Row) -> str:
+    form = "humanevalplus" if "assertion(" in row["test"] else "humaneval"
+    return _tests(form, prompt=row["prompt"], entry_point=row["entry_point"], test=row["test"])
+
+
+def _leetcode(row: Row) -> str:
+    tests = f"{row['test']}\n\ncheck({row['entry_point']})"
+    return _tests("leetcode_asserts", imports=row["prompt"], entry=row["entry_point"].rsplit(".", 1)[-1], tests=tests)
+
+
+def _mbpp_prompt(row: Row) -> str:
+    asserts = "\n".join(row["test_list"])
+    return f"{first_of(row, ('text', 'prompt'))}\nYour code should pass these tests:\n\n{asserts}"
+
+
+def _mbpp(row: Row) -> str:
+    statement = first_of(row, ("text", "prompt"))
+    if row.get("test"):
+        return _tests("mbppplus", prompt=statement, test_list=list(row["test_list"]), test=row["test"])
+    setup = row.get("test_setup_code") or "\n".join(row.get("test_imports") or ())
+    return _tests("mbpp", text=statement, test_setup_code=setup, test_list=list(row["test_list"]))
+
+
+def _with_starter(statement: str, starter: str | None) -> str:
+    return f"{statement}\n\nStart from this code:\n\n{starter}" if starter and starter.strip() else statement
+
+
+def _apps(row: Row) -> str:
+    cases = row["input_output"]
+    cases = json.loads(cases) if isinstance(cases, str) and cases.strip() else cases
+    if not cases:
+        return ""
+    return _tests("apps_call" if cases.get("fn_name") else "apps_stdin", imports="", input_output=cases)
+
+
+def _code_contests(row: Row) -> str:
+    tests = [row.get(name) or {} for name in ("public_tests", "private_tests", "generated_tests")]
+    cases = {f"{end}s": [text for part in tests for text in part.get(end) or ()] for end in ("input", "output")}
+    return _tests("codecontests_stdin", imports="", input_output=cases)
+
+
+class _NoGlobals(pickle.Unpickler):
+    """LiveCodeBench packs its private tests as a pickle of one JSON string; a pickle that names a class is refused."""
+
+    def find_class(self, module_name: str, global_name: str) -> Any:
+        raise TossupError(f"private_test_cases name {module_name}.{global_name}: refused, tests are plain JSON")
+
+
+def _livecodebench_cases(text: str | None) -> list[dict[str, Any]]:
+    if not text:
+        return []
+    if not text.lstrip().startswith("["):
+        text = str(_NoGlobals(io.BytesIO(zlib.decompress(base64.b64decode(text)))).load())
+    return list(json.loads(text))
+
+
+def _livecodebench(row: Row) -> str:
+    public = _livecodebench_cases(row.get("public_test_cases"))
+    cases = public + _livecodebench_cases(row.get("private_test_cases"))
+    metadata = row.get("metadata") or "{}"
+    name = (json.loads(metadata) if isinstance(metadata, str) else metadata).get("func_name")
+    tests = {"inputs": [c["input"] for c in cases], "outputs": [c["output"] for c in cases]}
+    if name:
+        return _tests("lcb_functional", imports="", public=len(public), input_output={"fn_name": name, **tests})
+    return _tests("codecontests_stdin", imports="", input_output=tests)
+
+
+def _crux_prompt(row: Row) -> str:
+    return f"{row['code']}\n\nWhat does f({row['input']}) return? Give the value as a Python literal."
+
+
+def _schema(name: str, needs: str, uses: str = "", **parts: Any) -> Schema:
+    needed = frozenset(needs.split())
+    return Schema(name, needed, uses=needed | frozenset(uses.split()), **parts)
+
+
+SCHEMAS = (
+    _schema("tossup", "prompt reference", prompt=lambda r: messages(r["prompt"]), reference=_text("reference")),
+    _schema(
+        "verl (DAPO-Math)",
+        "prompt reward_model",
+        "data_source solution source_prompt",
+        prompt=lambda r: messages(r["prompt"]),
+        reference=lambda r: _answer_text((r["reward_model"] or {}).get("ground_truth")),
+        dataset=_text("data_source"),
+    ),
+    _schema(
+        "LeetCode",
+        "query prompt entry_point test",
+        prompt=_text("query"),
+        reference=_leetcode,
+        verifier="code",
+    ),
+    _schema("HumanEval", "prompt entry_point test", prompt=_text("prompt"), reference=_humaneval, verifier="code"),
+    _schema(
+        "MBPP",
+        "test_list",
+        "text prompt test test_setup_code test_imports challenge_test_list",
+        prompt=_mbpp_prompt,
+        reference=_mbpp,
+        verifier="code",
+    ),
+    _schema(
+        "LiveCodeBench",
+        "question_content public_test_cases",
+        "private_test_cases metadata starter_code",
+        prompt=lambda r: _with_starter(r["question_content"], r.get("starter_code")),
+        reference=_livecodebench,
+        verifier="code",
+    ),
+    _schema(
+        "CodeContests",
+        "description private_tests",
+        "public_tests generated_tests solutions incorrect_solutions",
+        prompt=_text("description"),
+        reference=_code_contests,
+        verifier="code",
+    ),
+    _schema(
+        "APPS and TACO",
+        "question input_output",
+        "starter_code solutions",
+        prompt=lambda r: _with_starter(r["question"], r.get("starter_code")),
+        reference=_apps,
+        verifier="code",
+    ),
+    _schema("CRUXEval", "code input output", prompt=_crux_prompt, reference=_text("output"), verifier="exact"),
+    _schema(
+        "SVAMP",
+        "body question answer",
+        "question_concat",
+        prompt=lambda r: f"{r['body'].strip()} {r['question'].strip()}",
+        reference=lambda r: re.sub(r"\.0$", "", _answer_text(r["answer"])),
+    ),
+)
+"""The sets with columns of their own. Sets of a prompt and an answer under usual names need no entry: see `plain`."""
+
+
+def plain(columns: Iterable[str]) -> Schema | None:
+    """GSM8K, MATH-500, DeepScaleR, Big-Math, NuminaMath, OlympiadBench, AIME: a prompt column and an answer column.
+
+    MATH and NuminaMath-CoT give no answer but a solution that ends in a box: then the box is the reference.
+    """
+    there = set(columns)
+    prompt = next((name for name in PROMPTS if name in there), None)
+    if prompt is None:
+        return None
+    answers = [name for name in REFERENCES if name in there]
+    if answers:
+        uses = frozenset({prompt, answers[0], "messages"})
+        name = "a prompt and an answer"
+        return Schema(name, uses, lambda r: messages(r[prompt]), lambda r: _answer_text(r[answers[0]]), uses=uses)
+    if "solution" in there:
+        uses = frozenset({prompt, "messages"})
+        name = "a prompt and a boxed solution"
+        return Schema(name, uses, lambda r: messages(r[prompt]), lambda r: last_boxed(r["solution"] or ""), uses=uses)
+    return None
+
+
+def schema_for(columns: Iterable[str]) -> Schema | None:
+    """The schema that reads a source with these columns (lower case), or None."""
+    there = frozenset(columns)
+    return next((s for s in SCHEMAS if s.needs <= there), None) or plain(there)
