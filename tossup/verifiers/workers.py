@@ -63,7 +63,7 @@ class Outcome(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """What became of a job. `reason` is one line for a person, empty when done; `seconds` is wall time from its start."""
+    """What became of a job. `reason` is a line for a person, empty when done; `seconds` is wall time from its start."""
 
     outcome: Outcome
     result: Any = None
@@ -106,6 +106,7 @@ class Workers:
         wall_s: wall seconds for one job; by default ten times `timeout_s`.
         memory_mb: address space of one worker in MiB.
         warm_up: argument lists with which each new worker calls the function before it counts as ready.
+        label: what errors call the function; by default its own name.
     """
 
     def __init__(
@@ -116,7 +117,9 @@ class Workers:
         wall_s: float | None = None,
         memory_mb: int = 1024,
         warm_up: Sequence[Sequence[Any]] = (),
+        label: str = "",
     ) -> None:
+        self.label = label or function
         self.function, self.memory_mb, self.warm_up = function, memory_mb, tuple(warm_up)
         self.size = default_size() if size is None else size
         self.timeout_s, self.wall_s = timeout_s, 10 * timeout_s if wall_s is None else wall_s
@@ -203,7 +206,7 @@ class Workers:
         with self._change:
             self._change.wait_for(lambda: self._idle or self._places or self._closed)
             if self._closed:
-                raise TossupError(f"the workers for {self.function} are closed: make a new pool")
+                raise TossupError(f"the workers for {self.label} are closed: make a new pool")
             if self._idle:
                 return self._idle.pop()
             self._places -= 1
@@ -226,7 +229,7 @@ class Workers:
             self._all.discard(worker)
             if isinstance(e, LoadError):
                 raise TossupError(
-                    f"the verifier function {self.function!r} does not load in a worker ({e}): write it as "
+                    f"the function {self.label!r} does not load in a worker ({e}): write it as "
                     "package.module:function and make it importable in a fresh Python"
                 ) from e
             raise

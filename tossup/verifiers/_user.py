@@ -1,0 +1,67 @@
+"""Verifiers of the user's own: `package.module:function`, called in worker processes.
+
+The function takes `(problem: Problem, response: str)` and returns True or 1 (correct), False or 0 (wrong), None
+(undecided) or a Verdict. It may hang, raise or crash: that is UNDECIDED, and says nothing of the answer.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import asdict
+from functools import cache
+from typing import Any
+
+from tossup.records import Problem, Ruling, Verdict, correct, undecided, wrong
+from tossup.verifiers._worker import load
+from tossup.verifiers.registry import Verifier
+from tossup.verifiers.workers import Outcome, Workers
+
+CPU_S, WALL_S, MEMORY_MB = 10.0, 60.0, 4096
+"""Limits of one call. The wall limit leaves room for a judge on the network."""
+
+
+def verifier(name: str) -> Verifier:
+    """The verifier for a user's function. The function is loaded by the first worker, not here."""
+    warm_up = [[name, None, ""]]
+    workers = Workers(
+        f"{__name__}:run", timeout_s=CPU_S, wall_s=WALL_S, memory_mb=MEMORY_MB, warm_up=warm_up, label=name
+    )
+
+    def judge(problem: Problem, response: str) -> Verdict:
+        # Meta can hold what JSON cannot (dates of a Parquet file): such values travel as text.
+        plain = json.loads(json.dumps(asdict(problem), default=str))
+        reply = workers.call(name, plain, response)
+        if reply.outcome is not Outcome.DONE:
+            return undecided(f"{name}: {reply.reason}")
+        return Verdict(Ruling(reply.result["ruling"]), reply.result["reason"], reply.result["answer"])
+
+    return Verifier(name, judge, close=workers.close)
+
+
+@cache
+def loaded(name: str) -> Callable[[Problem, str], Any]:
+    """The user's function, in the worker."""
+    return load(name)
+
+
+def run(name: str, problem: dict[str, Any] | None, response: str) -> dict[str, Any] | None:
+    """One call of the user's function, in the worker; the verdict as plain data. Without a problem, only load it."""
+    if problem is None:
+        loaded(name)
+        return None
+    prompt = problem["prompt"]
+    problem["prompt"] = prompt if isinstance(prompt, str) else tuple(prompt)
+    verdict = as_verdict(name, loaded(name)(Problem(**problem), response))
+    return {"ruling": verdict.ruling, "reason": verdict.reason, "answer": verdict.answer}
+
+
+def as_verdict(name: str, value: Any) -> Verdict:
+    """What the function returned, as a verdict. A number between 0 and 1 is no ruling: UNDECIDED, with that reason."""
+    if isinstance(value, Verdict):
+        return value
+    if value is None:
+        return undecided(f"{name} returned None")
+    if value in (0, 1):
+        return correct(f"{name} accepts it") if value else wrong(f"{name} refuses it")
+    return undecided(f"{name} returned {value!r:.60}: expected True, False, None or a Verdict")
