@@ -35,6 +35,23 @@ class Pool:
         self.schema = schema
         """The name of the schema that read it, for reports."""
 
+    @classmethod
+    def of(cls, problems: Sequence[Problem]) -> Pool:
+        """A pool, not yet measured, of problems made in memory; their ids must differ. Their meta become columns."""
+        names = dict.fromkeys(name for p in problems for name in p.meta)
+        columns: dict[str, object] = {
+            "id": [p.id for p in problems],
+            "prompt": reading.prompt_column([p.prompt for p in problems]),
+            "reference": [p.reference for p in problems],
+            "verifier": [p.verifier for p in problems],
+            "dataset": [p.dataset for p in problems],
+        }
+        columns |= {name: pl.zeros(len(problems), pl.Int64, eager=True) for name in reading.COUNTS}
+        columns |= {name: pl.Series(name, [None] * len(problems), dtype=pl.Float64) for name in reading.MEANS}
+        columns |= {name: [""] * len(problems) for name in ("policy", "measured_at")}
+        columns |= {name: [p.meta.get(name) for p in problems] for name in names}
+        return cls(pl.DataFrame(columns, strict=False))
+
     def __len__(self) -> int:
         return self.frame.height
 

@@ -89,7 +89,7 @@ def _cast(frame: pl.DataFrame) -> pl.DataFrame:
     """The fields of a pool under our own names; no row is touched in Python, so that a million load fast."""
     prompt = frame["prompt"]
     if isinstance(prompt.dtype, pl.List):
-        prompt = _prompts([schemas.messages(value) for value in prompt])
+        prompt = prompt_column([schemas.messages(value) for value in prompt])
     else:
         prompt = prompt.cast(pl.String).fill_null("")
     fields = {"prompt": prompt, "reference": _as_strings(frame["reference"])}
@@ -115,7 +115,7 @@ def _mapped(frame: pl.DataFrame, names: Mapping[str, str], schema: schemas.Schem
             datasets.append(schema.dataset(row))
         except (KeyError, TypeError, ValueError, AttributeError) as e:
             raise TossupError(f"{source} row {at + 1}: not a row of {schema.name} ({type(e).__name__}: {e})") from e
-    fields = [_prompts(prompts), pl.Series("reference", references), pl.Series("dataset", datasets, dtype=pl.String)]
+    fields = [prompt_column(prompts), pl.Series("reference", references), pl.Series("dataset", datasets, dtype=pl.String)]
     own = next((name for name in schemas.IDS if name in names), None)
     if own is not None:
         fields.append(_as_strings(lower[own]).alias("id"))
@@ -124,7 +124,7 @@ def _mapped(frame: pl.DataFrame, names: Mapping[str, str], schema: schemas.Schem
     return pl.DataFrame(fields)
 
 
-def _prompts(prompts: Sequence[Prompt]) -> pl.Series:
+def prompt_column(prompts: Sequence[Prompt]) -> pl.Series:
     """Text if all are text; else all as chats, a text becoming one user message."""
     if all(isinstance(p, str) for p in prompts):
         return pl.Series("prompt", prompts, dtype=pl.String)

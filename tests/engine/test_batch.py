@@ -1,0 +1,110 @@
+"""Micro-batches: cutting a batch changes nothing, and dropped rollouts are nowhere."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+import torch
+from conftest import make_group, make_policy
+
+from tossup.engine.batch import MicroBatch, micro_batches
+from tossup.engine.config import TrainConfig
+from tossup.engine.objective import grpo_loss
+from tossup.engine.policy import Policy, token_logps
+from tossup.engine.step import update
+from tossup.records import Group
+
+GROUPS = [make_group("1001", [2, 9, 4, 3], seed=1), make_group("10?1", [5, 1, 7, 2], seed=2, gid=1)]
+
+
+def cut(groups: Sequence[Group], budget: int, aggregate: str = "sequence") -> list[MicroBatch]:
+    return micro_batches(
+        groups,
+        std_norm=True,
+        aggregate=aggregate,
+        max_new_tokens=12,
+        token_budget=budget,
+        pad_id=0,
+        device=torch.device("cpu"),
+    )
+
+
+def gradients(policy: Policy, batches: list[MicroBatch]) -> tuple[float, list[torch.Tensor]]:
+    policy.model.zero_grad()
+    total = 0.0
+    for mb in batches:
+        logps = token_logps(policy, mb.ids_BT1, mb.attention_BT1, 0.7)
+        loss = grpo_loss(logps, mb.old_logps_BT, mb.advantages_B, mb.weights_B, mb.mask_BT, 0.2, 0.2).loss
+        loss.backward()  # type: ignore[no-untyped-call]
+        total += loss.item()
+    return total, [p.grad.clone() for p in policy.model.parameters()]
+
+
+@pytest.mark.parametrize("aggregate", ["sequence", "token", "constant"])
+def test_one_micro_batch_and_many_give_the_same_gradient(policy: Policy, aggregate: str) -> None:
+    whole, many = cut(GROUPS, 10_000, aggregate), cut(GROUPS, 16, aggregate)
+    assert len(whole) == 1
+    assert len(many) > 2
+    (loss_a, grad_a), (loss_b, grad_b) = gradients(policy, whole), gradients(policy, many)
+    assert loss_a == pytest.approx(loss_b, rel=1e-6)
+    for a, b in zip(grad_a, grad_b, strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-5, atol=1e-8)
+
+
+def test_the_budget_is_kept_and_every_decided_rollout_is_there_once() -> None:
+    batches = cut(GROUPS, 30)
+    assert all(mb.ids_BT1.numel() <= 30 or len(mb.ids_BT1) == 1 for mb in batches)
+    decided = [r for g in GROUPS for r in g.decided]
+    assert sum(len(mb.ids_BT1) for mb in batches) == len(decided) == 7
+    assert sum(int(mb.mask_BT.sum()) for mb in batches) == sum(len(r.response_ids) for r in decided)
+
+
+def test_a_mask_covers_exactly_the_predicted_response_tokens() -> None:
+    (mb,) = cut([GROUPS[0]], 10_000)
+    by_ids = {r.prompt_ids + r.response_ids: r for r in GROUPS[0].rollouts}
+    for ids, attention, mask, old in zip(
+        mb.ids_BT1.tolist(), mb.attention_BT1.tolist(), mb.mask_BT.tolist(), mb.old_logps_BT.tolist(), strict=True
+    ):
+        rollout = by_ids[tuple(ids[: sum(attention)])]
+        assert tuple(t for t, m in zip(ids[1:], mask, strict=True) if m) == rollout.response_ids
+        assert [x for x, m in zip(old, mask, strict=True) if m] == pytest.approx(list(rollout.response_logps))
+
+
+def test_the_paper_s_denominator_counts_kept_rollouts_only() -> None:
+    (mb,) = cut(GROUPS, 10_000)
+    lengths = mb.mask_BT.sum(dim=1)
+    assert (mb.weights_B * lengths).tolist() == pytest.approx([1 / 7] * 7)
+
+
+def test_a_step_equals_plain_gradient_descent_on_the_loop() -> None:
+    """`update` with SGD moves the weights by -lr times the gradient of the summed loss."""
+    a, b = make_policy(), make_policy()
+    config = TrainConfig.model_validate(
+        {
+            "rollout": {"temperature": 0.7, "max_new_tokens": 12},
+            "update": {"micro_batch_tokens": 16, "max_grad_norm": 1e9},
+        }
+    )
+    figures = update(a, torch.optim.SGD(a.model.parameters(), lr=0.1), GROUPS, config, None)
+    loss, grads = gradients(b, cut(GROUPS, 10_000))
+    assert figures["update/loss"] == pytest.approx(loss, rel=1e-6)
+    for moved, start, grad in zip(a.model.parameters(), b.model.parameters(), grads, strict=True):
+        torch.testing.assert_close(moved, start - 0.1 * grad, rtol=1e-5, atol=1e-7)
+
+
+def test_a_right_answer_becomes_likelier_and_a_wrong_one_less_so() -> None:
+    policy = make_policy()
+    group = make_group("10", [5, 5], seed=3)
+
+    def logp(i: int) -> float:
+        r = group.rollouts[i]
+        ids = torch.tensor([r.prompt_ids + r.response_ids])
+        with torch.no_grad():
+            return token_logps(policy, ids, torch.ones_like(ids), 1.0)[0, len(r.prompt_ids) - 1 :].sum().item()
+
+    before = [logp(0), logp(1)]
+    config = TrainConfig.model_validate({"update": {"clip_low": 10, "clip_high": 10}})
+    update(policy, torch.optim.SGD(policy.model.parameters(), lr=0.05), [group], config, None)
+    assert logp(0) > before[0]
+    assert logp(1) < before[1]

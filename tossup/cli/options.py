@@ -1,0 +1,43 @@
+"""Options of a command from the fields of its configuration: each setting is declared once, in `engine.config`."""
+
+from __future__ import annotations
+
+import typing
+from collections.abc import Mapping
+from typing import Any
+
+import rich_click as click
+
+from tossup.engine.config import Section, fields
+
+
+def config_options(kind: type[Section]) -> list[click.Option]:
+    """One option for each field of a configuration: `--update.lr`, in short `--lr`; evaluation as `--eval-every`."""
+    options = []
+    for dotted, info in fields(kind):
+        section, _, leaf = dotted.rpartition(".")
+        short = f"eval-{leaf}" if section == "eval" else leaf
+        flag = short.replace("_", "-")
+        names = [dotted.replace(".", "__"), f"--{flag}"] + ([f"--{dotted}"] if section else [])
+        annotation = info.annotation
+        settings: dict[str, Any] = {"default": None, "help": _help(info)}
+        if annotation is bool:
+            names = [names[0], f"--{flag}/--no-{flag}"]
+        elif typing.get_origin(annotation) is typing.Literal:
+            settings["type"] = click.Choice(typing.get_args(annotation))
+        else:
+            settings["metavar"] = getattr(annotation, "__name__", "value").upper()
+        options.append(click.Option(names, **settings))
+    return options
+
+
+def _help(info: Any) -> str:
+    """The field's description and its default, if it has one that says something."""
+    if info.is_required() or info.default == "":
+        return str(info.description)
+    return f"{info.description} [default: {info.default}]"
+
+
+def overrides_of(options: Mapping[str, Any]) -> dict[str, Any]:
+    """The options that were given, as dotted names of settings."""
+    return {name.replace("__", "."): value for name, value in options.items() if value is not None}

@@ -1,0 +1,129 @@
+"""`tossup train`."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import rich_click as click
+from rich.progress import Progress, TaskID
+from rich.table import Table
+
+from tossup.cli.console import console, json_option, out, print_json, progress_bar
+from tossup.cli.options import config_options, overrides_of
+from tossup.engine import config as configuration
+from tossup.records import TossupError
+
+
+class Look:
+    """Shows a run in the terminal: a bar, and a line for a step at most every two seconds."""
+
+    LINE_EVERY_S = 2.0
+
+    def __init__(self, progress: Progress, steps: int) -> None:
+        self.progress = progress
+        self.task: TaskID = progress.add_task("training", total=steps, speed="")
+        self.answers = 0
+        self.line_at = 0.0
+
+    def note(self, text: str) -> None:
+        """Print a remark."""
+        console.print(text, soft_wrap=True)
+
+    def generated(self, answers: int) -> None:
+        """Count answers, for the speed beside the bar."""
+        self.answers += answers
+
+    def step(self, step: int, metrics: Mapping[str, float]) -> None:
+        """Move the bar and, now and then, print what the step was like."""
+        speed = metrics["tokens/generated"] / max(metrics["time/generate"], 1e-9)
+        self.progress.update(self.task, completed=step, speed=f"{speed:,.0f} tok/s")
+        now = time.monotonic()
+        if "eval/accuracy" in metrics:
+            console.print(
+                f"step {step}: held-out accuracy {metrics['eval/accuracy']:.3f} ± {metrics['eval/stderr']:.3f}"
+            )
+        if now - self.line_at < self.LINE_EVERY_S:
+            return
+        self.line_at = now
+        m: dict[str, float] = {"rollout/reward": 0.0} | dict(metrics)
+        console.print(
+            f"step {step:>5}  reward {m['rollout/reward']:.2f}  "
+            f"groups: {m.get('rollout/effective', 0):.0%} effective, {m.get('rollout/too_easy', 0):.0%} too easy, "
+            f"{m.get('rollout/too_hard', 0):.0%} too hard  "
+            f"tokens: {m['tokens/generated']:,.0f} generated, {m['tokens/trained']:,.0f} trained  "
+            f"time: {m['time/generate']:.2f} s generate, {m['time/verify']:.2f} verify, {m['time/update']:.2f} update",
+            soft_wrap=True,
+        )
+
+
+@click.command(context_settings={"show_default": False})
+@click.argument("recipe", required=False, type=click.Path(path_type=Path))
+@json_option
+def command(recipe: Path | None, as_json: bool, **overrides: Any) -> None:
+    """Train a model with GRPO on the problems that it can learn from.
+
+    Without RECIPE and --model, the built-in arithmetic recipe runs: a tiny model, minutes on a laptop CPU. Every setting
+    of a recipe (TOML) is an option below. The same command again resumes an interrupted run, or shows a finished one.
+
+    \b
+    tossup train
+    tossup train --steps 50 --out runs/short
+    tossup train --model Qwen/Qwen3-1.7B --pool hf:openai/gsm8k --lr 1e-6 --group-size 8
+    tossup train recipe.toml --sampler uniform --seed 1 --json
+    """
+    from tossup.engine import arithmetic
+    from tossup.engine.train import train
+
+    given = overrides_of(overrides)
+    if recipe is None and "model" not in given:
+        recipe = arithmetic.recipe_path()
+    config = configuration.load(configuration.TrainConfig, recipe, given)
+    with progress_bar(rate="speed") as progress:
+        look = Look(progress, config.steps)
+        try:
+            summary = train(config, look)
+        except KeyboardInterrupt:
+            console.print("interrupted; every finished step is saved: the same command resumes the run", soft_wrap=True)
+            raise
+        except OSError as e:
+            raise TossupError(
+                f"{e}; every finished step is saved: free what is missing and run the same command"
+            ) from e
+    if as_json:
+        print_json(summary)
+    else:
+        out.print(_table(summary))
+        out.print(f"run folder: {summary['run']}   (tossup audit {summary['run']})", soft_wrap=True)
+
+
+command.params += config_options(configuration.TrainConfig)
+
+
+def _table(s: Mapping[str, Any]) -> Table:
+    """The result of a run."""
+    table = Table(title=f"{s['steps']} steps, ended by {s['ended_by']}", title_justify="left", show_header=False)
+    table.add_column(justify="left")
+    table.add_column(justify="left")
+    if s["accuracy_before"] is not None:
+        table.add_row("held-out accuracy before", f"{s['accuracy_before']:.3f}")
+        table.add_row("held-out accuracy after", f"{s['accuracy_after']:.3f} ± {s['accuracy_stderr']:.3f}")
+    table.add_row("wasted groups", f"{s['wasted_share']:.1%} of {s['groups']:,}")
+    if 0 < s["groups_uniform"] < s["groups"]:
+        table.add_row(
+            "  uniform sampling, same policies", f"{s['wasted_share_uniform']:.1%} of {s['groups_uniform']:,}"
+        )
+        table.add_row("  in the last third of the run", f"{s['wasted_share_late']:.1%}")
+        table.add_row("  uniform sampling, last third", f"{s['wasted_share_uniform_late']:.1%}")
+    total = max(1, s["tokens_generated"])
+    table.add_row("generated tokens", f"{s['tokens_generated']:,}")
+    for fate, count in s["tokens"].items():
+        if count:
+            table.add_row(f"  {fate.replace('_', ' ')}", f"{count:,} ({count / total:.1%})")
+    table.add_row("time", f"{s['seconds']:.0f} s")
+    for part in ("generate", "verify", "update"):
+        table.add_row(f"  {part}", f"{s['seconds_' + part]:.0f} s")
+    table.add_row("peak memory", f"{s['peak_memory_mb']:,} MB")
+    return table

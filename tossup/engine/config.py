@@ -1,0 +1,212 @@
+"""One configuration for a training run: typed, frozen, read from TOML, every field overridable on the command line.
+
+Unknown keys and wrong types are errors that name the key, what was got and the near matches. The resolved configuration is
+written into the run folder, and reading that file back gives the same configuration.
+"""
+
+from __future__ import annotations
+
+import difflib
+import hashlib
+import tomllib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Literal, TypeVar
+
+import tomli_w
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from tossup.records import TossupError
+
+
+class Section(BaseModel):
+    """A table of the configuration."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+
+class SamplingConfig(Section):
+    """How answers are sampled. top_p, top_k and min_p do not exist here: they make the importance ratio wrong."""
+
+    temperature: float = Field(1.0, gt=0, description="sampling temperature, the same for the trainer's log-probs")
+    max_new_tokens: int = Field(512, ge=1, description="token limit of one answer")
+    batch_size: int = Field(256, ge=1, description="answers decoded at once")
+    instruction: str = Field("auto", description="text added to a chat prompt: auto (by verifier), none, or the text")
+    truncated: Literal["judge", "wrong", "exclude"] = Field(
+        "judge", description="an answer cut off by the limit: judged as it is, called wrong, or left out of its group"
+    )
+
+
+class RolloutConfig(SamplingConfig):
+    """How the groups of a training step are sampled."""
+
+    group_size: int = Field(8, ge=2, description="answers sampled to one problem (G)")
+    problems_per_step: int = Field(32, ge=1, description="problems drawn in one wave")
+
+
+class CurriculumConfig(Section):
+    """Which problems are drawn and which groups train."""
+
+    sampler: Literal["tossup", "uniform"] = Field("tossup", description="tossup seeks problems near a coin flip")
+    aim: Literal["headroom", "half"] = Field("headroom", description="value of a problem: E[std (1-p)], or E[std]")
+    uniform_share: float = Field(0.1, ge=0, le=1, description="share of draws that is uniform: the control arm")
+    thompson_share: float = Field(0.2, ge=0, le=1, description="share of draws by Thompson sampling")
+    refill: bool = Field(False, description="generate further waves until problems_per_step groups are informative")
+    max_waves: int = Field(4, ge=1, description="the most waves of a step when refilling")
+    max_age: int = Field(1, ge=0, description="steps that a surplus informative group may wait for a batch")
+    patience: int = Field(512, ge=1, description="stop after this many groups in a row without an informative one")
+
+
+class UpdateConfig(Section):
+    """The GRPO update. The defaults are the paper's (arXiv:2402.03300, section 4.1), with the KL term off."""
+
+    lr: float = Field(1e-6, gt=0, description="learning rate of AdamW")
+    beta1: float = Field(0.9, ge=0, lt=1, description="AdamW beta1")
+    beta2: float = Field(0.999, ge=0, lt=1, description="AdamW beta2")
+    weight_decay: float = Field(0.0, ge=0, description="AdamW weight decay")
+    warmup_steps: int = Field(0, ge=0, description="steps of linear learning-rate warm-up")
+    clip_low: float = Field(0.2, gt=0, description="the ratio is clipped below 1 - clip_low")
+    clip_high: float = Field(0.2, gt=0, description="the ratio is clipped above 1 + clip_high")
+    kl_beta: float = Field(0.0, ge=0, description="weight of the k3 KL to the start model")
+    std_norm: bool = Field(True, description="divide advantages by the group's standard deviation")
+    aggregate: Literal["sequence", "token", "constant"] = Field(
+        "sequence", description="mean over each answer then answers (GRPO), over tokens (DAPO), or / max_new_tokens"
+    )
+    epochs: int = Field(1, ge=1, description="updates on each batch")
+    micro_batch_tokens: int = Field(16384, ge=1, description="padded tokens in one forward and backward pass")
+    max_grad_norm: float = Field(1.0, gt=0, description="gradient clipping norm")
+
+
+class EvalConfig(Section):
+    """Held-out accuracy."""
+
+    every: int = Field(0, ge=0, description="evaluate every so many steps; 0: only before and after")
+    problems: int = Field(512, ge=1, description="held-out problems, the first of the pool")
+    samples: int = Field(4, ge=1, description="answers a problem, at the training temperature")
+
+
+class TrainConfig(Section):
+    """A training run."""
+
+    model: str = Field("builtin:arithmetic", description="Hugging Face name, folder, or builtin:arithmetic")
+    pool: str = Field("builtin:arithmetic/train", description="training problems: a file, hf:NAME[:CONFIG][:SPLIT]")
+    eval_pool: str = Field("", description="held-out problems; empty: no evaluation")
+    verifier: str = Field(
+        "", description="overrides the pool's verifier: math, exact, code, or package.module:function"
+    )
+    steps: int = Field(100, ge=1, description="optimizer steps")
+    token_budget: int = Field(0, ge=0, description="stop once so many tokens were generated; 0: no limit")
+    seed: int = Field(0, ge=0, description="every random choice follows from it")
+    out: str = Field("", description="run folder; empty: runs/NAME-HASH, so that the same command resumes")
+    device: str = Field("auto", description="auto, cpu, cuda, cuda:1")
+    dtype: Literal["auto", "float32", "bfloat16"] = Field("auto", description="compute type; weights stay float32")
+    threads: int = Field(0, ge=0, description="CPU threads of torch; 0: one for tiny models, else torch's choice")
+    save_every: int = Field(1, ge=1, description="steps between checkpoints: what a kill can lose")
+    keep_checkpoints: int = Field(2, ge=1, description="newest checkpoints kept")
+    save_text: bool = Field(False, description="keep the answers' text beside the ledger")
+    rollout: RolloutConfig = RolloutConfig()
+    curriculum: CurriculumConfig = CurriculumConfig()
+    update: UpdateConfig = UpdateConfig()
+    eval: EvalConfig = EvalConfig()
+
+
+class CurateConfig(Section):
+    """Measuring a pool."""
+
+    pool: str = Field(description="the problems: a file, hf:NAME[:CONFIG][:SPLIT]")
+    model: str = Field("builtin:arithmetic", description="Hugging Face name, folder, or builtin:arithmetic")
+    out: str = Field("pool.parquet", description="the pool to write (.parquet or .jsonl); the ledger lies beside it")
+    samples: int = Field(8, ge=1, description="answers a problem")
+    keep: str = Field("", description="write only problems with a success rate in this band: 0.1..0.9")
+    limit: int = Field(0, ge=0, description="measure only the first so many problems; 0: all")
+    verifier: str = Field("", description="overrides the pool's verifier")
+    seed: int = Field(0, ge=0, description="every random choice follows from it")
+    device: str = Field("auto", description="auto, cpu, cuda, cuda:1")
+    dtype: Literal["auto", "float32", "bfloat16"] = Field("auto", description="compute type; weights stay float32")
+    threads: int = Field(0, ge=0, description="CPU threads of torch; 0: one for tiny models, else torch's choice")
+    save_text: bool = Field(False, description="keep the answers' text beside the ledger")
+    sampling: SamplingConfig = SamplingConfig()
+
+
+FREE_TO_CHANGE = frozenset(
+    {"steps", "token_budget", "out", "save_every", "keep_checkpoints", "threads", "save_text", "keep", "limit"}
+)
+"""Settings that a resumed run may change: they do not touch what the next step computes."""
+
+
+def digest(config: Section) -> str:
+    """Six hex digits of everything that shapes a run: all settings but those that a resumed run may change."""
+    shaping = sorted((k, v) for k, v in _flatten(config.model_dump()) if k not in FREE_TO_CHANGE)
+    return hashlib.sha256(repr(shaping).encode()).hexdigest()[:6]
+
+
+def to_toml(config: Section) -> str:
+    """The whole configuration as TOML."""
+    return tomli_w.dumps(config.model_dump())
+
+
+def fields(section: type[Section] = TrainConfig, prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Every leaf field as (dotted name, pydantic FieldInfo): ("update.lr", ...)."""
+    for name, info in section.model_fields.items():
+        if isinstance(info.annotation, type) and issubclass(info.annotation, Section):
+            yield from fields(info.annotation, f"{prefix}{name}.")
+        else:
+            yield f"{prefix}{name}", info
+
+
+Config = TypeVar("Config", bound=Section)
+
+
+def load(kind: type[Config], path: Path | None = None, overrides: Mapping[str, Any] | None = None) -> Config:
+    """Read a configuration of this kind from TOML and lay overrides (dotted name -> value) over it.
+
+    Raises:
+        TossupError: the file is missing or not TOML, a key is unknown (near matches are named), a value does not fit.
+    """
+    values: dict[str, Any] = {}
+    if path is not None:
+        try:
+            values = tomllib.loads(path.read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            raise TossupError(f"there is no recipe {path}") from None
+        except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as e:
+            raise TossupError(f"recipe {path} cannot be read as TOML: {e}") from e
+    for dotted, value in (overrides or {}).items():
+        *sections, leaf = dotted.split(".")
+        table = values
+        for section in sections:
+            table = table.setdefault(section, {})
+            if not isinstance(table, dict):
+                raise TossupError(f"{section} in {path} is a table of settings, got {table!r}")
+        table[leaf] = value
+    try:
+        return kind.model_validate(values)
+    except ValidationError as e:
+        raise TossupError("\n".join(_explain(kind, error) for error in e.errors())) from None
+
+
+def _explain(kind: type[Section], error: Any) -> str:
+    """One line for one pydantic error, with near matches for an unknown key."""
+    dotted = ".".join(str(part) for part in error["loc"])
+    if error["type"] != "extra_forbidden":
+        return f"{dotted}: {error['msg']}, got {error['input']!r}"
+    known = [name for name, _ in fields(kind)]
+    leaves = {name.rsplit(".", 1)[-1]: name for name in known}
+    near = difflib.get_close_matches(dotted, known, n=3)
+    near += [leaves[m] for m in difflib.get_close_matches(dotted.rsplit(".", 1)[-1], list(leaves), n=3)]
+    hint = f"did you mean {', '.join(dict.fromkeys(near))}?" if near else f"known are {', '.join(known)}"
+    return f"unknown setting {dotted}: {hint}"
+
+
+def _flatten(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    for key, value in values.items():
+        if isinstance(value, Mapping):
+            yield from _flatten(value, f"{prefix}{key}.")
+        else:
+            yield f"{prefix}{key}", value
+
+
+def conflicts(ours: Section, theirs: Section) -> list[str]:
+    """The settings that keep two configurations from being one run: "update.lr: 0.001 here, 0.0003 there"."""
+    a, b = dict(_flatten(ours.model_dump())), dict(_flatten(theirs.model_dump()))
+    return [f"{key}: {a[key]!r} here, {b[key]!r} there" for key in a if a[key] != b[key] and key not in FREE_TO_CHANGE]

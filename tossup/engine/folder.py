@@ -1,0 +1,96 @@
+"""The run folder: who may write to it, what it was started with, where its files lie.
+
+config.toml      the resolved configuration
+ledger/          one Parquet part a step
+metrics.jsonl    one line a step
+checkpoints/     the newest few
+pool.parquet     the pool with what the run learned, written at the end
+model/           the trained model as a Hugging Face folder, written at the end
+summary.json     the result, written last: a run that has it is complete
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from tossup.curriculum import atomic
+from tossup.engine.config import Section, TrainConfig, conflicts, digest, load, to_toml
+from tossup.records import TossupError
+
+
+class RunFolder:
+    """The files of one run."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.config = root / "config.toml"
+        self.ledger = root / "ledger"
+        self.metrics = root / "metrics.jsonl"
+        self.checkpoints = root / "checkpoints"
+        self.pool = root / "pool.parquet"
+        self.model = root / "model"
+        self.summary = root / "summary.json"
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Hold the folder for this process; the lock goes with the process, however it ends.
+
+        Raises:
+            TossupError: another process is writing this run.
+        """
+        self.root.mkdir(parents=True, exist_ok=True)
+        with (self.root / ".lock").open("w") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise TossupError(f"another process is writing {self.root}: wait for it, or choose --out") from None
+            yield
+
+    def start_or_resume(self, config: Section) -> None:
+        """Write the configuration of a new run, or check that this is the run that the folder holds.
+
+        Raises:
+            TossupError: the folder holds a run with other settings.
+        """
+        if self.config.exists():
+            changed = conflicts(config, load(type(config), self.config))
+            if changed:
+                lines = "\n  ".join(changed)
+                raise TossupError(f"{self.root} holds a run with other settings; choose another --out\n  {lines}")
+        write_atomically(self.config, to_toml(config))
+
+
+def default_root(config: TrainConfig) -> Path:
+    """`runs/NAME-HASH`: the same settings give the same folder, so that the same command resumes."""
+    model = config.model.removeprefix("builtin:").rstrip("/").rsplit("/", 1)[-1]
+    return Path("runs") / f"{model}-{digest(config)}"
+
+
+def write_atomically(path: Path, text: str) -> None:
+    """Write a text file so that a reader, or a kill, sees the old one or the new one."""
+    with atomic.replacing(path) as file:
+        file.write(text.encode())
+
+
+class Metrics:
+    """`metrics.jsonl`: one JSON object a step, always there, whatever else logs."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def keep_before(self, step: int) -> None:
+        """Drop the lines of `step` and later, and a line that a kill left half written: those steps run again."""
+        if not self.path.exists():
+            return
+        lines = self.path.read_text(encoding="utf-8").split("\n")[:-1]  # what follows the last "\n" is torn
+        write_atomically(self.path, "".join(line + "\n" for line in lines if json.loads(line)["step"] < step))
+
+    def append(self, values: Mapping[str, Any]) -> None:
+        """Add one line."""
+        with self.path.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(values, allow_nan=False) + "\n")

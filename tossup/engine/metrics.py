@@ -1,0 +1,99 @@
+"""The figures of a step and of a run. Names are the field's: rollout/…, tokens/…, update/…, mismatch/…, time/…, eval/…"""
+
+from __future__ import annotations
+
+import resource
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import polars as pl
+
+from tossup.curriculum.batch import Batch
+from tossup.curriculum.ledger import Ledger
+from tossup.records import Fate, Group, Stop, tokens
+
+INFORMATIVE = [Fate.TRAINED.value, Fate.SURPLUS.value, Fate.STALE.value]
+"""Fates that only rollouts of informative groups have."""
+
+
+def step_metrics(batch: Batch, groups: Sequence[Group]) -> dict[str, float]:
+    """The figures of one step: shares are over all groups generated in it, `kept/…` over those that trained.
+
+    effective + too_easy + too_hard + unjudged = 1, by groups.
+    """
+    figures: dict[str, float] = {"rollout/groups": len(groups), "rollout/kept_groups": len(batch.kept)}
+    if groups:
+        rollouts = [r for g in groups for r in g.rollouts]
+        rewards = [x for g in groups for x in g.rewards]
+        judged = [g for g in groups if len(g.rewards) >= 2]
+        figures |= {
+            "rollout/effective": sum(not g.degenerate for g in groups) / len(groups),
+            "rollout/too_easy": sum(g.degenerate and g.rewards[0] == 1 for g in judged) / len(groups),
+            "rollout/too_hard": sum(g.degenerate and g.rewards[0] == 0 for g in judged) / len(groups),
+            "rollout/unjudged": 1 - len(judged) / len(groups),
+            "rollout/undecided": 1 - len(rewards) / len(rollouts),
+            "rollout/truncated": sum(r.stop is Stop.LENGTH for r in rollouts) / len(rollouts),
+            "rollout/mean_tokens": tokens(rollouts) / len(rollouts),
+        }
+        if rewards:
+            figures["rollout/reward"] = sum(rewards) / len(rewards)
+        control = [g for g in groups if g.drawn_by == "uniform"]
+        if control:
+            figures["rollout/effective_uniform"] = sum(not g.degenerate for g in control) / len(control)
+    kept_rewards = [x for g in batch.kept for x in g.rewards]
+    if kept_rewards:
+        figures["kept/reward"] = sum(kept_rewards) / len(kept_rewards)
+    figures["tokens/generated"] = batch.generated_tokens
+    for fate in Fate:
+        figures[f"tokens/{fate.value}"] = 0
+    for group, fates in batch.entries:
+        for rollout, fate in zip(group.rollouts, fates, strict=True):
+            figures[f"tokens/{fate.value}"] += len(rollout.response_ids)
+    return figures
+
+
+def wasted_share(ledger: pl.LazyFrame) -> tuple[float, int]:
+    """The share of groups in the ledger that taught nothing, and the number of groups; 0 of 0 is 0."""
+    groups = ledger.group_by("group").agg(informative=pl.col("fate").is_in(INFORMATIVE).any()).collect()
+    if groups.height == 0:
+        return 0.0, 0
+    return 1.0 - float(groups["informative"].mean() or 0.0), groups.height  # type: ignore[arg-type]
+
+
+def summary(ledger: Ledger, progress: Mapping[str, Any], reason: str) -> dict[str, Any]:
+    """What a run came to. Shares are folds over the ledger; the control arm is the groups that were drawn uniformly.
+
+    `wasted_share_late` and `wasted_share_uniform_late` are over the last third of the steps, where the curriculum has
+    seen the pool; both arms are from the same steps, so from the same policies.
+    """
+    scan = ledger.scan()
+    late = pl.col("step") >= progress["step"] * 2 // 3
+    uniform = pl.col("drawn_by") == "uniform"
+    arms = {
+        "wasted_share": scan,
+        "wasted_share_uniform": scan.filter(uniform),
+        "wasted_share_late": scan.filter(late),
+        "wasted_share_uniform_late": scan.filter(uniform & late),
+    }
+    by_fate = ledger.tokens_by_fate()
+    evaluations = progress["evaluations"]
+    before, after = (evaluations[0], evaluations[-1]) if evaluations else ({}, {})
+    shares = {name: wasted_share(rows) for name, rows in arms.items()}
+    return {
+        "accuracy_before": before.get("mean"),
+        "accuracy_after": after.get("mean"),
+        "accuracy_stderr": after.get("stderr"),
+        "tokens_generated": progress["tokens_generated"],
+        "tokens_eval": progress["tokens_eval"],
+        "tokens": {fate.value: count for fate, count in by_fate.items()},
+        **{name: round(share, 6) for name, (share, _) in shares.items()},
+        "groups": shares["wasted_share"][1],
+        "groups_uniform": shares["wasted_share_uniform"][1],
+        "steps": progress["step"],
+        "ended_by": reason,
+        "seconds": round(progress["seconds"], 3),
+        "seconds_generate": round(progress["seconds_generate"], 3),
+        "seconds_verify": round(progress["seconds_verify"], 3),
+        "seconds_update": round(progress["seconds_update"], 3),
+        "peak_memory_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024,
+    }

@@ -1,0 +1,151 @@
+"""The model that is trained: loading it, turning a problem into its prompt's tokens, log-probabilities of given tokens.
+
+Shapes: B sequences, T predicted positions (one fewer than tokens), V vocabulary.
+"""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from tossup.engine import arithmetic
+from tossup.records import Problem, TossupError
+
+TINY_PARAMETERS = 5_000_000
+"""Below this, one CPU thread beats many: the time goes into starting operations."""
+
+INSTRUCTIONS = {
+    "math": "Please reason step by step, and put your final answer within \\boxed{}.",
+    "code": "Answer with the complete program in one Python code block.",
+    "choice": "Please reason step by step, and put the letter of your choice within \\boxed{}.",
+}
+"""What `rollout.instruction = "auto"` adds to a chat prompt, by the problem's verifier."""
+
+
+@dataclass(frozen=True)
+class Policy:
+    """A causal language model with its tokenizer, on one device, weights in float32."""
+
+    model: Any
+    tokenizer: Any
+    device: torch.device
+    compute: torch.dtype
+    eos_ids: frozenset[int]
+    pad_id: int
+
+    def autocast(self) -> AbstractContextManager[object]:
+        """The compute type for forward passes: float32 as it is, or automatic mixed precision."""
+        if self.compute is torch.float32:
+            return nullcontext()
+        return torch.autocast(self.device.type, dtype=self.compute)
+
+    def decode(self, ids: tuple[int, ...]) -> str:
+        """The text of response tokens, without special tokens."""
+        return str(self.tokenizer.decode(ids, skip_special_tokens=True, clean_up_tokenization_spaces=False))
+
+    @property
+    def context(self) -> int:
+        """How many tokens fit, prompt and answer together."""
+        return int(getattr(self.model.config, "max_position_embeddings", 1 << 30))
+
+
+def load(name: str, device: str = "auto", dtype: str = "auto") -> Policy:
+    """Load a model by Hugging Face name, folder, or `builtin:arithmetic`.
+
+    Raises:
+        TossupError: there is no such model here, or no such device.
+    """
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    place = _device(device)
+    source = str(arithmetic.checkpoint_path()) if name == "builtin:arithmetic" else name
+    if name.startswith("builtin:") and source == name:
+        raise TossupError(f"there is no built-in model {name!r}: the one that ships is builtin:arithmetic")
+    if ("/" in source or "\\" in source) and source.startswith((".", "/", "~")):
+        source = str(Path(source).expanduser())
+        if not Path(source).is_dir():
+            raise TossupError(f"there is no model folder {source}")
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(source)
+        model = AutoModelForCausalLM.from_pretrained(source, dtype=torch.float32)
+    except (OSError, ValueError) as e:
+        first_line = str(e).strip().splitlines()[0]
+        raise TossupError(
+            f"model {name!r} cannot be loaded: {first_line}. Give a folder with config.json, weights and tokenizer, "
+            "or a Hugging Face name that is cached here or can be downloaded"
+        ) from e
+    model.to(place).eval()  # type: ignore[arg-type]
+    compute = {"float32": torch.float32, "bfloat16": torch.bfloat16}.get(dtype)
+    if compute is None:
+        compute = torch.bfloat16 if place.type == "cuda" else torch.float32
+    eos = model.generation_config.eos_token_id
+    eos_ids = frozenset([eos] if isinstance(eos, int) else eos or []) | (
+        {tokenizer.eos_token_id} if tokenizer.eos_token_id is not None else frozenset()
+    )
+    if not eos_ids:
+        raise TossupError(f"model {name!r} names no end-of-sequence token, so no answer could ever end")
+    pad_id = tokenizer.pad_token_id if tokenizer.pad_token_id is not None else min(eos_ids)
+    return Policy(model, tokenizer, place, compute, eos_ids, pad_id)
+
+
+def _device(name: str) -> torch.device:
+    if name == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        device = torch.device(name)
+    except RuntimeError:
+        raise TossupError(f"unknown device {name!r}: auto, cpu, cuda or cuda:N") from None
+    if device.type == "cuda" and not torch.cuda.is_available():
+        raise TossupError(f"device {name!r} was asked for, but torch sees no CUDA device here: use --device cpu")
+    return device
+
+
+def set_threads(policy: Policy, threads: int) -> None:
+    """Set torch's CPU threads; 0 chooses one for a tiny model and leaves torch's choice otherwise."""
+    if threads:
+        torch.set_num_threads(threads)
+    elif sum(p.numel() for p in policy.model.parameters()) < TINY_PARAMETERS:
+        torch.set_num_threads(1)
+
+
+def encode_prompt(policy: Policy, problem: Problem, instruction: str = "auto") -> tuple[int, ...]:
+    """The prompt's tokens. A model with a chat template gets chat messages, a base model the plain text.
+
+    `instruction` is added to the last message of a chat prompt: "auto" chooses by verifier, "none" adds nothing. The
+    reference answer is never part of the prompt.
+    """
+    tokenizer = policy.tokenizer
+    if not tokenizer.chat_template:
+        if not isinstance(problem.prompt, str):
+            raise TossupError(f"problem {problem.id} is a chat, but the model's tokenizer has no chat template")
+        return tuple(tokenizer(problem.prompt)["input_ids"])
+    if isinstance(problem.prompt, str):
+        messages = [{"role": "user", "content": problem.prompt}]
+    else:
+        messages = [dict(message) for message in problem.prompt]
+    added = INSTRUCTIONS.get(problem.verifier, "") if instruction == "auto" else instruction
+    if added and added != "none":
+        messages[-1]["content"] += "\n\n" + added
+    text = tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
+    return tuple(tokenizer(text, add_special_tokens=False)["input_ids"])
+
+
+def token_logps(policy: Policy, ids_BT1: Tensor, attention_BT1: Tensor, temperature: float) -> Tensor:
+    """Log-probabilities, in nats at `temperature`, of tokens 1..T given those before: [B, T] for ids of [B, T + 1].
+
+    Right-padded rows; positions count from the first token of each row.
+    """
+    with policy.autocast():
+        logits_BTV = policy.model(input_ids=ids_BT1, attention_mask=attention_BT1, use_cache=False).logits[:, :-1]
+    return chosen_logps(logits_BTV, ids_BT1[:, 1:], temperature)
+
+
+def chosen_logps(logits: Tensor, ids: Tensor, temperature: float) -> Tensor:
+    """Log-softmax at `temperature` of `logits` [..., V] at `ids` [...], in float32 and without a copy of all V columns."""
+    scaled = logits.float() / temperature
+    return scaled.gather(-1, ids[..., None]).squeeze(-1) - scaled.logsumexp(dim=-1)

@@ -1,0 +1,67 @@
+"""Opening a pool by name, and writing back what a run learned of it."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import numpy as np
+import polars as pl
+
+from tossup.curriculum.pool import Pool, read_pool
+from tossup.engine import arithmetic
+from tossup.records import Problem, TossupError
+
+BUILTIN = {"builtin:arithmetic/train": arithmetic.pool, "builtin:arithmetic/heldout": arithmetic.heldout}
+"""The pools that ship with tossup, by name."""
+
+
+def open_pool(source: str, verifier: str = "") -> Pool:
+    """The pool of this name: built in, a file, or `hf:NAME[:CONFIG][:SPLIT]`; `verifier` overrides the problems' own.
+
+    Raises:
+        TossupError: there is no such pool, or it is empty.
+    """
+    if source in BUILTIN:
+        pool = Pool.of(BUILTIN[source]())
+    elif source.startswith("builtin:"):
+        raise TossupError(f"there is no pool {source!r}; the built-in ones are {', '.join(BUILTIN)}")
+    else:
+        pool = read_pool(source)
+    if len(pool) == 0:
+        raise TossupError(f"pool {source} holds no problems")
+    if verifier:
+        pool = Pool(pool.frame.with_columns(pl.lit(verifier).alias("verifier")), pool.schema)
+    return pool
+
+
+def tags(pool: Pool) -> list[str]:
+    """What pools the beliefs of unseen problems: the dataset, with the level where the pool knows one."""
+    columns = [pl.col("dataset")] + ([pl.col("level").cast(pl.String).fill_null("")] if "level" in pool.extra else [])
+    return pool.frame.select(pl.concat_str(columns, separator="/")).to_series().to_list()
+
+
+def learned(pool: Pool, ledger: pl.LazyFrame, policy: str) -> Pool:
+    """The pool with the counts of each problem's last group in the run.
+
+    Only the last group, since the policy moved; a problem that was never drawn keeps the counts that it had.
+    """
+    fresh = (
+        ledger.filter(pl.col("group") == pl.col("group").max().over("problem"))
+        .group_by(pl.col("problem").alias("id"))
+        .agg(
+            attempts=pl.col("reward").count().cast(pl.Int64),
+            correct=pl.col("reward").sum().cast(pl.Int64),
+            undecided=pl.col("reward").null_count().cast(pl.Int64),
+            mean_tokens_correct=pl.col("response_tokens").filter(pl.col("reward") == 1).mean(),
+            mean_tokens_wrong=pl.col("response_tokens").filter(pl.col("reward") == 0).mean(),
+            policy=pl.lit(policy),
+            measured_at=pl.lit(datetime.now(UTC).isoformat(timespec="seconds")),
+        )
+        .collect()
+    )
+    return Pool(pool.frame.update(fresh, on="id", how="left", include_nulls=True), pool.schema)
+
+
+def spread(pool: Pool, n: int) -> list[Problem]:
+    """At most `n` problems, evenly spaced, so that every part of an ordered pool is among them."""
+    return [pool[int(i)] for i in np.linspace(0, len(pool) - 1, min(n, len(pool)))]

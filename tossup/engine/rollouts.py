@@ -1,0 +1,113 @@
+"""From problems to judged groups: sample, decode, verify."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from tossup import verifiers
+from tossup.engine.config import SamplingConfig
+from tossup.engine.generate import Progress, Sample, generate
+from tossup.engine.policy import Policy, encode_prompt
+from tossup.records import Group, Problem, Rollout, Stop, Verdict, undecided, wrong
+
+
+def stream(*path: int) -> int:
+    """A seed for one purpose, from the run's seed and whatever names the purpose (a step, a wave).
+
+    Randomness that is a function of its place in the run needs no state to be saved: a resumed run draws the same.
+    """
+    return int(np.random.SeedSequence(path).generate_state(1, np.uint64)[0] >> np.uint64(1))
+
+
+class Seconds(NamedTuple):
+    """Where the wall time of a wave went."""
+
+    generate: float
+    verify: float
+
+
+def sample_groups(
+    policy: Policy,
+    problems: Sequence[Problem],
+    config: SamplingConfig,
+    *,
+    group_size: int,
+    seed: int,
+    policy_step: int = 0,
+    first_id: int = 0,
+    drawn_by: Sequence[str] | None = None,
+    progress: Progress | None = None,
+) -> tuple[list[Group], Seconds]:
+    """Sample `group_size` answers to each problem and judge them; groups come back in the order of the problems.
+
+    Group ids count up from `first_id`. `drawn_by` says for each problem which rule chose it.
+    """
+    start = time.perf_counter()
+    prompts = [encode_prompt(policy, problem, config.instruction) for problem in problems]
+    samples = generate(
+        policy,
+        prompts,
+        group_size,
+        temperature=config.temperature,
+        max_new_tokens=config.max_new_tokens,
+        batch_size=config.batch_size,
+        seed=seed,
+        progress=progress,
+    )
+    rollouts = [
+        [_rollout(policy, prompt, sample, policy_step) for sample in answers]
+        for prompt, answers in zip(prompts, samples, strict=True)
+    ]
+    generated = time.perf_counter()
+    verdicts = iter(judge([(problem, r) for problem, rs in zip(problems, rollouts, strict=True) for r in rs], config))
+    groups = [
+        Group(
+            id=first_id + i,
+            problem=problem,
+            rollouts=tuple(rollout.judged(next(verdicts)) for rollout in rollouts[i]),
+            drawn_by=drawn_by[i] if drawn_by is not None else "uniform",
+        )
+        for i, problem in enumerate(problems)
+    ]
+    return groups, Seconds(generated - start, time.perf_counter() - generated)
+
+
+def _rollout(policy: Policy, prompt: tuple[int, ...], sample: Sample, policy_step: int) -> Rollout:
+    return Rollout(
+        prompt_ids=prompt,
+        response_ids=sample.ids,
+        response_logps=sample.logps,
+        text=policy.decode(sample.ids),
+        stop=sample.stop,
+        policy_step=policy_step,
+        generate_seconds=sample.seconds,
+    )
+
+
+def judge(pairs: Sequence[tuple[Problem, Rollout]], config: SamplingConfig) -> list[Verdict]:
+    """A verdict for each rollout, in order, under the one policy for truncated answers.
+
+    `judge` lets the verifier say; `wrong` rules them wrong; `exclude` leaves them undecided, so that they leave their group
+    before its mean is taken. A prompt that left no room for an answer is undecided under every policy.
+    """
+    verdicts: list[Verdict | None] = [_without_verifier(rollout, config.truncated) for _, rollout in pairs]
+    asked = [i for i, verdict in enumerate(verdicts) if verdict is None]
+    answers = verifiers.verify_many([(pairs[i][0], pairs[i][1].text) for i in asked])
+    for i, verdict in zip(asked, answers, strict=True):
+        verdicts[i] = verdict
+    return [verdict for verdict in verdicts if verdict is not None]
+
+
+def _without_verifier(rollout: Rollout, truncated: str) -> Verdict | None:
+    """The verdict that needs no verifier, if there is one."""
+    if not rollout.response_ids:
+        return undecided(f"the prompt of {len(rollout.prompt_ids)} tokens leaves no room in the model's context")
+    if rollout.stop is Stop.LENGTH and truncated == "exclude":
+        return undecided("truncated")
+    if rollout.stop is Stop.LENGTH and truncated == "wrong":
+        return wrong("truncated")
+    return None

@@ -1,0 +1,78 @@
+"""One GRPO update on one screen. Shapes are in `batch`.
+
+Left out, on purpose, until the engine needs it: packed sequences, several devices, LoRA.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+
+from tossup.engine.batch import micro_batches
+from tossup.engine.config import TrainConfig
+from tossup.engine.objective import grpo_loss
+from tossup.engine.policy import Policy, token_logps
+from tossup.records import Group
+
+
+def update(
+    policy: Policy, optimizer: torch.optim.Optimizer, groups: Sequence[Group], config: TrainConfig, ref: Policy | None
+) -> dict[str, float]:
+    """Take `config.update.epochs` optimizer steps on the kept groups and return the figures for the log.
+
+    `ref` is the start model, needed only where the KL term is on. Every figure is over the tokens of the first epoch,
+    where the importance ratio still compares the sampler with the model that sampled. The model stays in eval mode:
+    with dropout the trainer's log-probs would be those of another distribution than the sampler's.
+    """
+    cfg, temperature = config.update, config.rollout.temperature
+    batches = micro_batches(
+        groups,
+        std_norm=cfg.std_norm,
+        aggregate=cfg.aggregate,
+        max_new_tokens=config.rollout.max_new_tokens,
+        token_budget=cfg.micro_batch_tokens,
+        pad_id=policy.pad_id,
+        device=policy.device,
+    )
+    figures: dict[str, float] = {}
+    for epoch in range(cfg.epochs):
+        optimizer.zero_grad(set_to_none=True)
+        loss = clipped = kl = mismatch = tokens = ratio_max = 0.0
+        for mb in batches:
+            logps_BT = token_logps(policy, mb.ids_BT1, mb.attention_BT1, temperature)
+            ref_logps_BT = None
+            if ref is not None:
+                with torch.no_grad():
+                    ref_logps_BT = token_logps(ref, mb.ids_BT1, mb.attention_BT1, temperature)
+            parts = grpo_loss(
+                logps_BT,
+                mb.old_logps_BT,
+                mb.advantages_B,
+                mb.weights_B,
+                mb.mask_BT,
+                cfg.clip_low,
+                cfg.clip_high,
+                cfg.kl_beta,
+                ref_logps_BT,
+            )
+            parts.loss.backward()  # type: ignore[no-untyped-call]
+            loss += parts.loss.item()
+            clipped, kl, mismatch = (
+                clipped + parts.clipped.item(),
+                kl + parts.kl.item(),
+                mismatch + parts.mismatch.item(),
+            )
+            ratio_max, tokens = max(ratio_max, parts.ratio_max.item()), tokens + mb.mask_BT.sum().item()
+        norm = torch.nn.utils.clip_grad_norm_(policy.model.parameters(), cfg.max_grad_norm)
+        optimizer.step()
+        if epoch == 0:
+            figures = {
+                "update/loss": loss,
+                "update/grad_norm": norm.item(),
+                "update/clip_ratio": clipped / tokens,
+                "update/kl": kl / tokens,
+                "mismatch/kl": mismatch / tokens,
+                "mismatch/max_ratio": ratio_max,
+            }
+    return figures
