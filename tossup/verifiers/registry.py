@@ -46,7 +46,11 @@ class Verifier:
 def _math() -> Verifier:
     from tossup.verifiers import math
 
-    return Verifier("math", lambda problem, response: math.judge(response, problem.reference))
+    return Verifier(
+        "math",
+        judge=lambda problem, response: math.judge(response, problem.reference),
+        gold=lambda problem: f"\\boxed{{{problem.reference}}}",
+    )
 
 
 def _exact() -> Verifier:
