@@ -53,6 +53,8 @@ class Fate(StrEnum):
 
     TRAINED = "trained"
     """In a group that gave a gradient."""
+    MEASURED = "measured"
+    """In an informative group that was sampled to measure a pool, not to train."""
     ALL_CORRECT = "all_correct"
     """In a degenerate group: every decided rollout was right."""
     ALL_WRONG = "all_wrong"

@@ -152,7 +152,7 @@ def reason_kind(answer: Answer, verdict: Verdict) -> str:
     kind = QUOTED.sub("…", verdict.reason)
     for text in sorted({verdict.answer or "", answer.problem.reference}, key=len, reverse=True):
         if text.strip():
-            kind = re.sub(rf"(?<!\w){re.escape(text)}(?!\w)", "…", kind)
+            kind = re.sub(rf"(?<![\w.]){re.escape(text)}(?!\w|\.\w)", "…", kind)
     return re.sub(r"…(?:\s*…)+", "…", NUMBER.sub("…", kind))[:100]
 
 

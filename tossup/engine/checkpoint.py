@@ -30,7 +30,10 @@ def save(folder: Path, step: int, state: dict[str, Any], keep: int) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"step-{step:08d}.pt"
     with atomic.replacing(path) as file:
-        torch.save(state, file)
+        try:
+            torch.save(state, file)
+        except RuntimeError as e:  # torch's complaint that the file is short hides the disk's own
+            raise (e.__context__ if isinstance(e.__context__, OSError) else e) from None
     for old in _all(folder)[:-keep]:
         old.unlink()
     return path

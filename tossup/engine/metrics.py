@@ -12,7 +12,7 @@ from tossup.curriculum.batch import Batch
 from tossup.curriculum.ledger import Ledger
 from tossup.records import Fate, Group, Stop, tokens
 
-INFORMATIVE = [Fate.TRAINED.value, Fate.SURPLUS.value, Fate.STALE.value]
+INFORMATIVE = [Fate.TRAINED.value, Fate.MEASURED.value, Fate.SURPLUS.value, Fate.STALE.value]
 """Fates that only rollouts of informative groups have."""
 
 

@@ -1,0 +1,72 @@
+"""The configuration: what is unknown or does not fit is an error that helps; what is written reads back the same."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tossup.engine.config import CurateConfig, TrainConfig, conflicts, digest, fields, load, to_toml
+from tossup.records import TossupError
+
+
+def write(tmp_path: Path, text: str) -> Path:
+    path = tmp_path / "recipe.toml"
+    path.write_text(text)
+    return path
+
+
+def test_overrides_lie_over_the_file_and_the_file_over_the_defaults(tmp_path: Path) -> None:
+    path = write(tmp_path, 'model = "m"\n[update]\nlr = 1e-4\nclip_low = 0.1\n')
+    config = load(TrainConfig, path, {"update.lr": "3e-5", "rollout.group_size": "4", "curriculum.refill": True})
+    assert (config.model, config.update.lr, config.update.clip_low, config.update.clip_high) == ("m", 3e-5, 0.1, 0.2)
+    assert config.rollout.group_size == 4
+    assert config.curriculum.refill is True
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("[update]\nlearning_rate = 1\n", "unknown setting update.learning_rate"),
+        ("[update]\nlrr = 1\n", "did you mean update.lr"),
+        ("group_size = 4\n", "did you mean rollout.group_size"),
+        ("[rollout]\ngroup_size = 1\n", "rollout.group_size"),
+        ("[rollout]\ntemperature = 0\n", "rollout.temperature"),
+        ("[rollout]\ntop_p = 0.9\n", "unknown setting rollout.top_p"),
+        ("steps = 'many'\n", "steps"),
+        ("steps = \n", "cannot be read as TOML"),
+        ("[update]\nlr = nan\n", "update.lr"),
+    ],
+)
+def test_what_does_not_fit_is_named(tmp_path: Path, text: str, says: str) -> None:
+    with pytest.raises(TossupError, match=says.replace(".", r"\.")):
+        load(TrainConfig, write(tmp_path, text))
+
+
+def test_a_missing_recipe_is_named(tmp_path: Path) -> None:
+    with pytest.raises(TossupError, match="no recipe"):
+        load(TrainConfig, tmp_path / "none.toml")
+
+
+def test_a_setting_where_a_table_belongs_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(TossupError, match="update"):
+        load(TrainConfig, write(tmp_path, "update = 3\n"), {"update.lr": "1"})
+
+
+@pytest.mark.parametrize("config", [TrainConfig(seed=7), CurateConfig(pool="p.jsonl", keep="0.1..0.9")])
+def test_toml_reads_back_the_same(tmp_path: Path, config: TrainConfig | CurateConfig) -> None:
+    assert load(type(config), write(tmp_path, to_toml(config))) == config
+
+
+def test_only_what_shapes_the_run_makes_another_run() -> None:
+    a = TrainConfig()
+    assert conflicts(a, TrainConfig(steps=999, out="elsewhere")) == []
+    assert digest(a) == digest(TrainConfig(steps=999, out="elsewhere"))
+    b = TrainConfig(seed=1)
+    assert conflicts(a, b) == ["seed: 0 here, 1 there"]
+    assert digest(a) != digest(b)
+
+
+def test_every_field_says_what_it_is() -> None:
+    for name, info in fields(TrainConfig):
+        assert info.description, name

@@ -1,0 +1,101 @@
+"""`tossup curate`."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import Any
+
+import rich_click as click
+from rich.progress import Progress, TaskID
+from rich.table import Table
+
+from tossup.cli.console import console, json_option, out, print_json, progress_bar
+from tossup.cli.options import config_options, overrides_of
+from tossup.engine.config import CurateConfig, load
+
+
+class Look:
+    """Shows the measuring of a pool: a bar over problems with tokens per second and time left."""
+
+    def __init__(self, progress: Progress) -> None:
+        self.progress = progress
+        self.task: TaskID | None = None
+        self.tokens = 0
+        self.begun = time.monotonic()
+
+    def note(self, text: str) -> None:
+        """Print a remark."""
+        console.print(text, soft_wrap=True)
+
+    def started(self, problems: int, done: int) -> None:
+        """Set the bar up; problems of an earlier call count as done."""
+        if done:
+            self.note(f"{done:,} of {problems:,} problems are already measured")
+        self.task = self.progress.add_task("measuring", total=problems, completed=done, speed="")
+
+    def measured(self, problems: int, tokens: int) -> None:
+        """Move the bar."""
+        self.tokens += tokens
+        speed = self.tokens / max(time.monotonic() - self.begun, 1e-9)
+        if self.task is not None:
+            self.progress.update(self.task, advance=problems, speed=f"{speed:,.0f} tok/s")
+
+
+@click.command()
+@click.argument("pool")
+@json_option
+def command(pool: str, as_json: bool, **overrides: Any) -> None:
+    """Measure a pool's success rates under a model and write the pool with its counts.
+
+    POOL is a file (Parquet, JSONL, CSV, also .gz) or hf:NAME[:CONFIG][:SPLIT]. The same command again goes on where it
+    stopped. What curate writes is what `tossup train --pool` reads.
+
+    \b
+    tossup curate pool.jsonl --model Qwen/Qwen3-1.7B --samples 16 --out pool.parquet
+    tossup curate hf:openai/gsm8k --model ./my-model --keep 0.1..0.9 --out kept.parquet
+    tossup curate builtin:arithmetic/train --out measured.parquet
+    """
+    from tossup.engine.curate import curate
+
+    config = load(CurateConfig, None, {"pool": pool} | overrides_of(overrides))
+    with progress_bar(rate="speed") as progress:
+        try:
+            result = curate(config, Look(progress))
+        except KeyboardInterrupt:
+            console.print(
+                "interrupted; what was measured is saved: the same command goes on from there", soft_wrap=True
+            )
+            raise
+    if as_json:
+        print_json(result)
+        return
+    out.print(_table(result))
+    for reason, answers in result["undecided_reasons"].items():
+        out.print(f"undecided {answers:,} times: {reason}", soft_wrap=True)
+    out.print(result["verdict"], soft_wrap=True)
+    out.print(f"wrote {result['kept']:,} problems to {result['pool']}; ledger in {result['run']}", soft_wrap=True)
+
+
+command.params += [option for option in config_options(CurateConfig) if option.name != "pool"]
+
+
+def _table(result: Mapping[str, Any]) -> Table:
+    table = Table(title=f"{result['samples']} answers a problem", title_justify="left")
+    table.add_column("dataset")
+    for name in ("problems", "mean rate", "always solved", "toss-ups", "never solved", "undecided answers"):
+        table.add_column(name, justify="right")
+    rows = list(result["datasets"].items())
+    if len(rows) > 1:
+        rows.append(("all", result))
+    for name, counts in rows:
+        table.add_row(
+            name,
+            f"{counts['problems']:,}",
+            f"{counts['mean_rate']:.3f}",
+            f"{counts['always_solved']:,}",
+            f"{counts['toss_ups']:,}",
+            f"{counts['never_solved']:,}",
+            f"{counts['undecided_answers']:,}",
+        )
+    return table
