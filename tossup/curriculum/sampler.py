@@ -86,6 +86,10 @@ class Steps:
         """Note what was drawn."""
         self.drawn = np.concatenate([self.drawn, index])
 
+    def keep_only(self, wave: Sequence[int], before: int) -> None:
+        """Of what was drawn since there were `before` draws, note only `wave`: the rest was passed over."""
+        self.drawn = np.concatenate([self.drawn[:before], np.array(wave, np.intp)])
+
     def state(self) -> State:
         """The step, the wave and the draws."""
         return {"at": np.array([self.step, self.wave]), "drawn": self.drawn.copy()}
