@@ -6,9 +6,11 @@ and CSV through the pools' reader. The columns go by their usual names, listed i
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import io
 import json
+import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -51,11 +53,16 @@ def parse_mapping(pairs: tuple[str, ...]) -> dict[str, str]:
     return fields
 
 
-def open_lines(path: Path) -> io.BufferedIOBase:
+@contextlib.contextmanager
+def open_lines(path: Path) -> Iterator[io.BufferedIOBase]:
     """The file's bytes, unzipped where its name ends in .gz; iterating over them splits on b"\\n" alone."""
     if not path.is_file():
         raise TossupError(f"{path}: no such file; give a file of JSON lines, or VERIFIER --reference TEXT RESPONSE")
-    return gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb")
+    try:
+        with gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb") as lines:
+            yield lines
+    except (EOFError, OSError, zlib.error) as e:
+        raise TossupError(f"{path}: cannot be read ({e})") from e
 
 
 def read_rows(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -67,13 +74,10 @@ def read_rows(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
         for number, row in enumerate(read_table(path).iter_rows(named=True), 1):
             yield f"{path} row {number}", row
         return
-    try:
-        with open_lines(path) as lines:
-            for number, line in enumerate(lines, 1):
-                if line.strip():
-                    yield f"{path} line {number}", json_object(line, f"{path} line {number}")
-    except (EOFError, gzip.BadGzipFile) as e:
-        raise TossupError(f"{path}: broken gzip file ({e})") from e
+    with open_lines(path) as lines:
+        for number, line in enumerate(lines, 1):
+            if line.strip():
+                yield f"{path} line {number}", json_object(line, f"{path} line {number}")
 
 
 def json_object(line: bytes, place: str) -> dict[str, Any]:

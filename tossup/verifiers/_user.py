@@ -33,7 +33,7 @@ def verifier(name: str) -> Verifier:
         plain = json.loads(json.dumps(asdict(problem), default=str))
         reply = workers.call(name, plain, response)
         if reply.outcome is not Outcome.DONE:
-            return undecided(f"{name}: {reply.reason}")
+            return undecided(f"{name}: {' '.join(reply.reason.split())}")
         return Verdict(Ruling(reply.result["ruling"]), reply.result["reason"], reply.result["answer"])
 
     return Verifier(name, judge, close=workers.close)
