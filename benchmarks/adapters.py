@@ -25,3 +25,11 @@ def make_curriculum(n_problems: int, group_size: int, features: Any, seed: int) 
             sampler.observe(self.step, [Observation(int(i), int(c), n, float(t)) for i, c, t in rows])
 
     return Curriculum()
+
+
+def math_score(response: str, reference: str) -> float | None:
+    """For score_verifier.py: 1.0, 0.0, or None when undecided."""
+    from tossup.verifiers.math import judge
+
+    verdict = judge(response, reference)
+    return verdict.reward if verdict.decided else None

@@ -1,0 +1,291 @@
+"""Where the final answer of a response stands.
+
+Strict on purpose: a policy learns whatever is paid. In this order:
+
+    1  the last visible `\\boxed{}` (or `\\fbox{}`); neighbouring boxes joined by commas or "and" are one list
+    2  the last `<answer>...</answer>`, then the last `####`
+    3  the last "final answer is", "answer is", "Answer:", "A:" (GSM8K), "solution is", "result is"
+    4  the last mathematics or number of a response that ends in a whole sentence
+
+Nothing counts inside a think block, a comment, a `\\phantom`, or after the point where the response starts to answer
+another question. A choice between answers ("either", "one of", "could be", "or") is no answer.
+Everything is linear in the length of the response; without a box only its tail is searched.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from tossup.verifiers.math.limits import TAIL_CHARS
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """An answer. `how` names the rule; `earlier` are the boxes before it that may belong to the same list."""
+
+    text: str
+    how: str
+    earlier: tuple[str, ...] = ()
+    loose: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Missing:
+    """No answer, and why."""
+
+    reason: str
+
+
+_BOX = re.compile(r"\\(?:boxed|fbox|framebox)\s*(?:\{|(?=[\dA-Za-z]))")
+_RUN_ON = re.compile(
+    r"<\|(?:im_end|im_start|eot_id|endoftext|end)\|>|</s>"
+    r"|\n\s*(?:#+ *|\*\* *)?(?:Problem|Question|Human|User|Q)(?: *\d+)? *[:.\n]"
+    r"|\n\s*\[?(?:Note|The reference answer|Ground truth)\b",
+)
+_HIDDEN = re.compile(r"<!--.*?-->|\\[hv]?phantom\s*\{(?:[^{}]|\{(?:[^{}]|\{[^{}]*\})*\})*\}", re.DOTALL)
+_MARK = re.compile(
+    r"(?:\b(?:final|correct|right|best)\s+)?\b(?:answer|solution|result|choice|option)\b(?:\s+(?:to|of|for)\s[^.\n:$]{1,60})?"
+    r"\s*(?:is|are|:|=|equals|would be|will be|should be|must be)\s*:?"
+    r"|(?:\A|\n)\s*A\s*:|\*\*\s*answer\s*:?\s*\*\*\s*:?|\banswer\s+(?=\\\[|\\\(|\$)",
+    re.IGNORECASE,
+)
+_HEDGE = re.compile(
+    r"\b(?:either|one of|could be|might be|may be|perhaps|maybe|possibly|any of|some of|anything|except|not|false|twice"
+    r"|half|double|triple|greater|less|more|fewer|larger|smaller|close|near|nearly|almost|between|around|at least"
+    r"|at most|minus|unknown|unclear|undetermined|cannot|can't|don't)\b",
+    re.IGNORECASE,
+)
+_MATH = re.compile(r"\$\$(.+?)\$\$|\\\[(.+?)\\\]|\\\((.+?)\\\)|(?<!\\)\$([^$\n]+?)(?<!\\)\$", re.DOTALL)
+_NUMBER = re.compile(r"[-+−]?(?:(?<![\w.])[$€£])?(?<![\w])[-+]?(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?(?:\s*/\s*\d+(?![\d/]))?(?:\s?(?:%|percent))?")
+_SENTENCE = re.compile(r"\.(?=\s+[A-Z\\(\[*]|\s*\Z)|\n\s*\n")
+_JOIN = re.compile(
+    r"(?:\s|[$,;.&]|\\\(|\\\)|\\\[|\\\]|\\quad|\\qquad|\\,|\\;|\\text\{\s*(?:and|,)?\s*\}|\\text\{ for part \(?\w\)? and \}|and\b)*",
+)
+_CHOICE_TAIL = re.compile(r"\b(?:it(?:'s| is)|is|choose|option|pick)\s*\(?\*{0,2}([A-J])\)?\*{0,2}\s*[.!]?\s*\Z")
+
+
+def find(response: str, choice: bool = False) -> Found | Missing:
+    """The final answer of a response. `choice` says that the reference is the letter of an option."""
+    text = response.strip()
+    if "</think>" in text:
+        text = text[text.rindex("</think>") + len("</think>") :].strip()
+        if not text:
+            return Missing("nothing after the think block")
+    if "<think>" in text:
+        return Missing("answer only inside a think block")
+    if not text:
+        return Missing("empty response")
+    if "<!--" in text or "phantom" in text:
+        text = _HIDDEN.sub(" ", text[-4 * TAIL_CHARS :])
+    text = _cut(text)
+    if "oxed" in text or "box" in text:
+        found = _boxed(text)
+        if found is not None:
+            return found
+    tail = text[-TAIL_CHARS:]
+    return _tagged(tail) or _marked(tail) or _last(tail, choice)
+
+
+def _cut(text: str) -> str:
+    """The response up to the point where it starts on something else."""
+    start = text.find("I hope it is correct")
+    if start < 0:
+        start = _first_answer(text)
+    if start < 0:
+        return text.split("<|", 1)[0].rstrip() or text
+    match = _RUN_ON.search(text, start)
+    return text[: match.start()].rstrip() if match else text
+
+
+def _first_answer(text: str) -> int:
+    """Where the first thing stands that looks like a final answer; -1 when nothing does."""
+    places = [at for mark in ("boxed{", "####", "answer is", "Answer:") if (at := text.find(mark)) >= 0]
+    return min(places, default=-1)
+
+
+def _boxed(text: str) -> Found | Missing | None:
+    """The last box that holds something, with the boxes that stand right before it."""
+    starts = [match for match in _BOX.finditer(text, max(0, len(text) - 40 * TAIL_CHARS))][-12:]
+    boxes: list[tuple[int, int, str]] = []
+    for match in starts:
+        end = _closing(text, match.end()) if match.group().endswith("{") else None
+        if match.group().endswith("{") and end is None:
+            continue
+        if end is None:
+            token = re.compile(r"[A-Za-z]|[\d.,]+").match(text, match.end())
+            end = token.end() if token else match.end()
+        if boxes and match.start() < boxes[-1][1]:
+            continue  # a box inside a box is part of the outer one
+        content = text[match.end() : end].strip()
+        if content and not re.fullmatch(r"(?:\\[,;:! ]|\\text\{\s*\}|[\s$~{}])*", content):
+            boxes.append((match.start(), end + 1, content))
+    if not boxes:
+        return Missing("no closed box") if starts and _unclosed(text, starts[-1]) else None
+    return _from_boxes(text, boxes)
+
+
+def _unclosed(text: str, match: re.Match[str]) -> bool:
+    """Whether the last box never closes: the response was cut off inside it."""
+    return match.group().endswith("{") and _closing(text, match.end()) is None
+
+
+def _from_boxes(text: str, boxes: list[tuple[int, int, str]]) -> Found | Missing:
+    """The last box, as a list with its neighbours where they are joined, unless the text offers a choice."""
+    start, _, content = boxes[-1]
+    before = text[max(0, start - 60) : start]
+    if re.search(r"\bor\b[^.\n]{0,12}\Z", before) and len(boxes) > 1 and start - boxes[-2][1] < 30:
+        return Missing("a choice between boxed answers")
+    joined, loose = [content], [content]
+    for (_, end, earlier), (later, _, _) in zip(reversed(boxes[:-1]), reversed(boxes[1:]), strict=True):
+        between = text[end:later]
+        if len(between) > 200 or "\n\n" in between:
+            break
+        loose.insert(0, earlier)
+        if len(joined) == len(loose) - 1 and len(between) < 80 and _JOIN.fullmatch(between):
+            joined.insert(0, earlier)
+    first = boxes[-len(joined)][0]
+    lead = text[max(0, first - 40) : first]
+    if len(joined) > 1 and re.search(r"\b(?:either|one of|could be)\b", lead):
+        return Missing("a choice between boxed answers")
+    distinct = tuple(dict.fromkeys(joined))
+    return Found(content, "boxed", distinct[:-1] if len(distinct) > 1 else (), tuple(loose) if len(loose) > 1 else ())
+
+
+def _closing(text: str, position: int) -> int | None:
+    """Where the brace closes that opened just before `position`."""
+    depth = 1
+    for match in re.compile(r"\\?[{}]").finditer(text, position, position + 4 * TAIL_CHARS):
+        brace = match.group()
+        if brace == "{":
+            depth += 1
+        elif brace == "}":
+            depth -= 1
+            if depth == 0:
+                return match.start()
+    return None
+
+
+def _tagged(tail: str) -> Found | None:
+    """An answer between answer tags, or after four hashes."""
+    end = tail.rfind("</answer>")
+    start = tail.rfind("<answer>", 0, end if end >= 0 else len(tail))
+    if start >= 0:
+        return Found(_unwrap(tail[start + 8 : end if end > start else len(tail)]), "answer tag")
+    start = tail.rfind("####")
+    if start >= 0:
+        return Found(_unwrap(tail[start + 4 :].lstrip(": ").split("\n", 1)[0]), "####")
+    return None
+
+
+def _marked(tail: str) -> Found | Missing | None:
+    """An answer that the response announces."""
+    mark = None
+    for mark in _MARK.finditer(tail):
+        continue
+    if mark is None:
+        return None
+    before = tail[max(0, mark.start() - 40) : mark.start()]
+    if re.search(r"\b(?:not|false|wrong|untrue|incorrect)\b(?:\s+\w+){0,3}\s*\Z", before, re.IGNORECASE):
+        return Missing("a negated answer")
+    clause = _clause(tail[mark.end() :].lstrip(" \n*:"))
+    if not clause:
+        return Missing("no answer where one is announced")
+    return _from_clause(clause)
+
+
+def _clause(rest: str) -> str:
+    """The sentence at the start of `rest`."""
+    if rest.startswith("$$") or rest.startswith("\\["):
+        math = _MATH.match(rest)
+        if math:
+            return math.group()
+    line = rest.split("\n\n", 1)[0][:600]
+    end = _SENTENCE.search(_masked(line))
+    return (line[: end.start()] if end else line).strip()
+
+
+def _masked(line: str) -> str:
+    """The line with its inline mathematics blanked, so that no sentence ends inside it."""
+    return _MATH.sub(lambda m: "x" * len(m.group()), line)
+
+
+def _from_clause(clause: str) -> Found | Missing:
+    """The answer in an announcing clause: mathematics, a value at its start, or its last number."""
+    masked = _masked(clause)
+    if re.search(r"\bor\b", masked) and re.search(r"\d.*\bor\b.*\d", clause):
+        return Missing("a choice between answers")
+    head = re.split(r",\s+(?:not|which|since|because|as|so|but|it)\b|\s+(?:because|since)\s", clause, maxsplit=1)[0]
+    if _HEDGE.search(_masked(head)):
+        return Missing("a hedged or negated answer")
+    spans = list(_MATH.finditer(head))
+    if spans:
+        if len(spans) > 1 and re.fullmatch(r"[\s,.]*(?:and)?[\s,]*", _between(head, spans)):
+            return Found(", ".join(_inner(span) for span in spans), "announced")
+        last = spans[-1]
+        after = re.match(r"\s*(?:%|percent\b|°)", head[last.end() :])
+        return Found(_inner(last) + (after.group().strip() if after else ""), "announced", loose=(_unwrap(head),))
+    return Found(_unwrap(head), "announced")
+
+
+def _between(text: str, spans: list[re.Match[str]]) -> str:
+    """All that stands around and between the spans."""
+    pieces, position = [], 0
+    for span in spans:
+        pieces.append(text[position : span.start()])
+        position = span.end()
+    return " ".join([*pieces, text[position:]])
+
+
+def _inner(span: re.Match[str]) -> str:
+    """The mathematics without its delimiters."""
+    return next(group for group in span.groups() if group is not None).strip()
+
+
+def _last(tail: str, choice: bool) -> Found | Missing:
+    """The last value of a response that says nowhere what its answer is."""
+    text = tail.rstrip()
+    if len(text) < 80 and "\n" not in text:
+        bare = _unwrap(text)
+        if re.fullmatch(r"[-+]?[$\d\\({\[].*|[A-Za-z]|[a-zA-Z] *=.*|None|null", bare, re.DOTALL) and not re.search(r"[a-z]{4,} ", bare):
+            return Found(bare, "the whole response")
+    if choice:
+        match = _CHOICE_TAIL.search(text) or re.match(r"\(?([A-J])[.)](?=\s)", text) or re.fullmatch(r"\*\*\(?([A-J])\)?\*\*", text)
+        return Found(match[1], "chosen option") if match else Missing("no option is chosen")
+    if _breaks_off(text):
+        return Missing("truncated")
+    line = text.rsplit("\n", 1)[-1] if len(text.rsplit("\n", 1)[-1]) > 2 else text[-300:]
+    if _HEDGE.search(_masked(line)) and not re.search(r"\bis not\b.*\bis\b|\bnot\b.*\b(?:it's|which is)\b", line):
+        return Missing("no final answer")
+    spans = list(_MATH.finditer(line))
+    numbers = list(_NUMBER.finditer(line))
+    bracketed = list(re.finditer(r"\[([^\[\]]{1,80})\](?=\s*\.?\s*\Z)", line))
+    if bracketed:
+        return Found(bracketed[-1][1].strip("$ "), "last bracket")
+    if spans and (not numbers or spans[-1].end() >= numbers[-1].start()):
+        after = re.match(r"\s*(?:%|percent\b|°)", line[spans[-1].end() :])
+        return Found(_inner(spans[-1]) + (after.group().strip() if after else ""), "last mathematics")
+    if numbers and len(line) - numbers[-1].end() < 120:
+        return Found(numbers[-1].group().strip().rstrip(","), "last number")
+    return Missing("no final answer")
+
+
+def _breaks_off(text: str) -> bool:
+    """Whether the response stops in the middle: no closing mark at its end, or mathematics left open."""
+    unfinished = text.count("$$") % 2 or text.count("\\[") > text.count("\\]") or text.count("\\begin{") > text.count("\\end{")
+    if unfinished or (text.count("$") % 2 and not re.search(r"\d\$\Z|\$\d[^$]*\Z", text)):
+        return True
+    return len(text) > 400 and text[-1] not in ".!$)]}*%°\"'`>?" and not text[-1].isdigit()
+
+
+def _unwrap(text: str) -> str:
+    """The answer without markdown, quotes, dollar delimiters and closing punctuation."""
+    text = text.strip().strip("*_`").strip()
+    if len(text) > 1 and text[0] == text[-1] and text[0] in "\"'":
+        text = text[1:-1]
+    for opening, closing in (("$$", "$$"), ("\\[", "\\]"), ("\\(", "\\)"), ("$", "$")):
+        if text.startswith(opening) and text.endswith(closing) and len(text) > len(opening) * 2:
+            inner = text[len(opening) : -len(closing)]
+            if opening not in inner:
+                return inner.strip()
+    return text.strip().rstrip(".").strip()

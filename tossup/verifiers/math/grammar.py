@@ -1,0 +1,424 @@
+"""Tokens -> tree: a recursive-descent parser for final answers.
+
+    answer   = item { separator item }                       separator: , ; and or \\\\
+    item     = chain [ words ]                               words become the unit of a Quantity
+    chain    = [ relation ] set { relation set }             = < > <= >= != in approx :
+    set      = sum { cup sum | setminus sum }
+    sum      = [ + - +- ] product { (+ - +- -+) product }
+    product  = power { (* /) power | power }                 juxtaposition multiplies
+    power    = atom { ^ exponent | ! | % | ' | subscript }
+
+Depth is bounded by `MAX_DEPTH`, so the parser's own recursion is. Nothing is evaluated here, and there is no name that
+reaches Python: an identifier is a letter, a known function, or unreadable.
+"""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+from tossup.verifiers.math import atoms
+from tossup.verifiers.math.lexer import END, Token, clean, tokenize
+from tossup.verifiers.math.limits import MAX_DEPTH, MAX_ITEMS, Oversized, Unreadable
+from tossup.verifiers.math.tree import (
+    MINUS_ONE,
+    Add,
+    Based,
+    Chain,
+    Fn,
+    Group,
+    Matrix,
+    Mul,
+    Node,
+    Num,
+    Opaque,
+    PlusMinus,
+    Pow,
+    Quantity,
+    Ratio,
+    Sym,
+    Text,
+    Union,
+    divide,
+    negate,
+)
+
+_RELATIONS = {
+    "=": "=", "==": "=", "<": "<", ">": ">", "<=": "<=", ">=": ">=", "le": "<=", "ge": ">=", "ne": "!=", "!=": "!=",
+    "approx": "~", "sim": "~", "equiv": "=", "in": "in", "to": "to", "=>": "to", "->": "to",
+}  # fmt: skip
+_SEPARATORS = {",": ",", ";": ";", "and": "and", "or": "or", "\\\\": ",", "&": ","}
+_STARTS = frozenset({"(", "[", "{", "\\{", "\\|"})
+_UNIT_SYMBOLS = {"%": "percent", "$": "dollar", "euro": "euro", "pounds": "gbp", "yen": "yen"}
+
+
+class Parser:
+    """One pass over the tokens of one answer."""
+
+    def __init__(self, tokens: list[Token]) -> None:
+        self.tokens = tokens
+        self.index = 0
+        self.depth = 0
+        self.bars = 0
+
+    @property
+    def token(self) -> Token:
+        """The token to be read next."""
+        return self.tokens[self.index]
+
+    @property
+    def following(self) -> Token:
+        """The token after the next."""
+        return self.tokens[self.index + 1] if self.index + 1 < len(self.tokens) else END
+
+    def take(self) -> Token:
+        """Read one token."""
+        token = self.tokens[self.index]
+        if token is not END:
+            self.index += 1
+        return token
+
+    def at(self, *values: str) -> bool:
+        """Whether the next token is one of these operators or commands."""
+        token = self.tokens[self.index]
+        return token.kind in ("op", "cmd") and token.value in values
+
+    def accept(self, *values: str) -> bool:
+        """Read the next token if it is one of these operators or commands."""
+        if self.at(*values):
+            self.index += 1
+            return True
+        return False
+
+    def expect(self, value: str) -> None:
+        """Read this operator or fail."""
+        if not self.accept(value):
+            raise Unreadable(f"expected {value!r} before {self.token.value or 'the end'!r}")
+
+    def enter(self) -> None:
+        """One level deeper."""
+        self.depth += 1
+        if self.depth > MAX_DEPTH:
+            raise Oversized(f"nested more than {MAX_DEPTH} deep")
+
+    def leave(self) -> None:
+        """One level up again."""
+        self.depth -= 1
+
+    def answer(self) -> Node:
+        """The whole text as one tree."""
+        node = self.sequence()
+        if self.token is not END:
+            raise Unreadable(f"cannot read on at {self.token.value!r}")
+        return node
+
+    def sequence(self) -> Node:
+        """Items between separators; one item alone is itself."""
+        items, separator = [self.item()], ""
+        while self.token is not END and self.token.value in _SEPARATORS and self.token.kind != "text":
+            first = _SEPARATORS[self.take().value]
+            while self.token.value in _SEPARATORS and self.token.kind != "text":
+                first = _SEPARATORS[self.take().value] if first == "," else first
+            if self.token is END or self.at(")", "]", "}", "\\}", "rangle"):
+                break
+            separator = _stronger(separator, first)
+            items.append(self.item())
+            if len(items) > MAX_ITEMS:
+                raise Oversized(f"more than {MAX_ITEMS} members")
+        return items[0] if len(items) == 1 else Group("", "", tuple(items), separator or ",")
+
+    def item(self) -> Node:
+        """One member with its currency before and its unit after."""
+        before = _UNIT_SYMBOLS[self.take().value] if self.token.value in ("$", "euro", "pounds", "yen") else ""
+        if self.at("-", "+") and self.following.value in ("$", "euro", "pounds"):
+            sign = self.take().value
+            before = _UNIT_SYMBOLS[self.take().value]
+            value = self.chain()
+            value = negate(value) if sign == "-" else value
+        else:
+            value = self.chain()
+        unit = self.unit()
+        joined = " ".join(part for part in (before, unit) if part)
+        return Quantity(value, joined) if joined and not isinstance(value, Text) else value
+
+    def unit(self) -> str:
+        """The words, currency signs and percent signs after a value."""
+        words: list[str] = []
+        while True:
+            token = self.token
+            if token.kind == "text":
+                words.append(self.take().value)
+            elif token.kind != "text" and token.value in _UNIT_SYMBOLS:
+                words.append(_UNIT_SYMBOLS[self.take().value])
+            elif words and token.value == "^":
+                self.take()
+                words.append("^" + str(_small_integer(self.exponent())))
+            elif words and token.kind == "op" and token.value in ("/", "."):
+                self.take()
+                words.append("per" if token.value == "/" else "")
+            elif words and token.kind in ("id", "num") and self.tokens[self.index - 1].kind in ("text", "op"):
+                words.append(self.take().value)
+            elif token.value == "(" and self.following.kind == "text":
+                words.append(self.remark())
+            else:
+                return " ".join(word for word in words if word)
+
+    def remark(self) -> str:
+        """Words in parentheses."""
+        self.take()
+        words = []
+        while self.token is not END and not self.at(")"):
+            words.append(self.take().value)
+        self.expect(")")
+        return " ".join(words)
+
+    def chain(self) -> Node:
+        """Values joined by relations, or by colons."""
+        items: list[Node] = []
+        ops: list[str] = []
+        if (op := self.relation()) is not None:
+            items, ops = [Sym("")], [op]
+        items.append(self.ratio())
+        while (op := self.relation()) is not None:
+            ops.append(op)
+            items.append(self.ratio())
+        return items[0] if not ops else Chain(tuple(items), tuple(ops))
+
+    def relation(self) -> str | None:
+        """The relation at this place, read; None when there is none."""
+        token = self.token
+        if token.kind == "cmd" and token.value == "not" and self.following.value == "=":
+            self.index += 2
+            return "!="
+        if token.kind not in ("op", "cmd") or token.value not in _RELATIONS:
+            return None
+        self.take()
+        if token.value in ("<", ">", "le", "ge") and self.accept("="):
+            return token.value + "="
+        return _RELATIONS[token.value]
+
+    def ratio(self) -> Node:
+        """`a : b : c`, perhaps with a.m. or p.m.; words followed by a colon are a label and vanish."""
+        first = self.union()
+        if not self.at(":"):
+            return first
+        items = [first]
+        while self.accept(":"):
+            items.append(self.union())
+        suffix = ""
+        if self.token.kind == "text" and self.token.value.lower().replace(".", "").strip() in ("am", "pm"):
+            suffix = self.take().value.lower().replace(".", "").strip()
+        elif self.token.value in ("a", "p") and self.following.value in ("m", "."):
+            suffix = self.take().value + "m"
+            while self.token.value in (".", "m"):
+                self.take()
+        if isinstance(first, Text):
+            return items[1] if len(items) == 2 else Ratio(tuple(items[1:]), suffix)
+        return Ratio(tuple(items), suffix)
+
+    def union(self) -> Node:
+        """Sets joined by union or difference."""
+        items = [self.sum()]
+        minus = False
+        while self.at("cup", "setminus") or (self._capital_u() and bool(self.tokens)):
+            minus = self.take().value == "setminus" or minus
+            items.append(self.sum())
+        return items[0] if len(items) == 1 else Union(tuple(items), minus)
+
+    def _capital_u(self) -> bool:
+        """A letter U between two brackets is a union."""
+        before = self.tokens[self.index - 1].value if self.index else ""
+        return self.token == Token("id", "U") and before in (")", "]") and self.following.value in ("(", "[")
+
+    def sum(self) -> Node:
+        """Terms with their signs."""
+        terms: list[Node] = []
+        while True:
+            sign = ""
+            while self.at("+", "-", "pm", "mp"):
+                value = self.take().value
+                if value in ("pm", "mp"):
+                    sign = value
+                elif value == "-":
+                    sign = {"": "-", "-": ""}.get(sign, sign)
+            term = self.product()
+            if sign == "-":
+                term = negate(term)
+            elif sign:
+                term = PlusMinus(term, sign == "mp")
+            terms.append(term)
+            if not self.at("+", "-", "pm", "mp"):
+                return terms[0] if len(terms) == 1 else Add(tuple(terms))
+
+    def product(self) -> Node:
+        """Factors, divided or multiplied."""
+        node = self.mixed()
+        while True:
+            if self.accept("*", "cdot"):
+                while self.accept("*", "cdot"):
+                    continue
+                node = _times(node, self.signed())
+            elif self.accept("/"):
+                node = divide(node, self.signed())
+            elif self.accept("over"):
+                node = divide(node, self.product())
+            elif self.accept("bmod", "mod"):
+                node = Opaque("mod", (node, self.power()), operator=True)
+            elif self.at("pmod"):
+                self.take()
+                self.argument()
+            elif self.starts_factor():
+                node = _times(node, self.power())
+            else:
+                return node
+
+    def signed(self) -> Node:
+        """A factor with a sign of its own, as in `2 * -3`."""
+        if self.accept("-"):
+            return negate(self.power())
+        self.accept("+")
+        return self.power()
+
+    def mixed(self) -> Node:
+        """A factor, or a mixed number such as `1\\frac{1}{2}` and `1 1/2`."""
+        node = self.power()
+        if not isinstance(node, Num) or node.digits is not None or node.value.denominator != 1:
+            return node
+        if self.at("frac"):
+            mark = self.index
+            fraction = self.power()
+            if (part := _proper(fraction)) is not None and part < 1:
+                return Num(node.value + part)
+            self.index = mark
+        elif self.token.kind == "num" and self.following == Token("op", "/"):
+            top, bottom = self.take(), self.tokens[self.index + 1]
+            self.index += 2
+            if bottom.kind != "num" or not (top.value.isdigit() and bottom.value.isdigit()) or int(top.value) >= int(bottom.value):
+                raise Unreadable("two numbers side by side")
+            return Num(node.value + Fraction(int(top.value), int(bottom.value)))
+        return node
+
+    def starts_factor(self) -> bool:
+        """Whether the next token may multiply what came before by standing next to it."""
+        token = self.token
+        if token.kind in ("id", "fn"):
+            return not self._capital_u()
+        if token.kind == "cmd":
+            return token.value in atoms.STARTS
+        if token.kind == "op":
+            if token.value == "|":
+                return self.bars == 0
+            return token.value in _STARTS and not (token.value == "(" and self.following.kind == "text")
+        return False
+
+    def power(self) -> Node:
+        """An atom with exponents, factorials and primes."""
+        self.enter()
+        node = atoms.atom(self)
+        while True:
+            if self.at("^", "**"):
+                if self.following.value == "circ" or self._degree_in_braces():
+                    node = _times(node, self._degrees())
+                    continue
+                self.take()
+                node = Pow(node, self.exponent())
+            elif self.at("circ"):
+                self.take()
+                node = _times(node, Sym("deg"))
+            elif self.at("!"):
+                self.take()
+                node = Fn("factorial", (node,))
+            elif self.at("_"):
+                node = atoms.subscript(self, node)
+            else:
+                self.leave()
+                return node
+
+    def _degree_in_braces(self) -> bool:
+        """Whether `^{\\circ}` follows."""
+        ahead = [token.value for token in self.tokens[self.index + 1 : self.index + 4]]
+        return ahead == ["{", "circ", "}"]
+
+    def _degrees(self) -> Node:
+        """Read a degree sign."""
+        self.index += 2 if self.following.value == "circ" else 4
+        return Sym("deg")
+
+    def exponent(self) -> Node:
+        """What stands after `^`: a braced expression, or one signed factor."""
+        self.enter()
+        if self.accept("{"):
+            node = self.sum()
+            self.expect("}")
+        elif self.accept("-"):
+            node = negate(self.exponent())
+        else:
+            self.accept("+")
+            node = atoms.atom(self)
+            if self.at("^", "**"):
+                self.take()
+                node = Pow(node, self.exponent())
+        self.leave()
+        return node
+
+    def argument(self) -> Node:
+        """An argument of a command: braces, or one token (one digit of a number, as LaTeX reads it)."""
+        self.enter()
+        if self.accept("{"):
+            node = self.sequence()
+            self.expect("}")
+        elif self.token.kind == "num" and len(self.token.value) > 1 and self.token.value.isdigit():
+            value = self.token.value
+            self.tokens[self.index] = Token("num", value[1:])
+            node = Num(Fraction(int(value[0])))
+        else:
+            node = atoms.atom(self)
+        self.leave()
+        return node
+
+
+def _times(left: Node, right: Node) -> Node:
+    """A product without needless nesting."""
+    if isinstance(left, (Group, Matrix, Chain, Union, Text, Quantity)) or isinstance(right, (Group, Chain, Union, Text, Quantity)):
+        raise Unreadable("a product of things that are not numbers")
+    if isinstance(left, Mul) and left.items[0] is not MINUS_ONE:
+        return Mul((*left.items, right))
+    return Mul((left, right))
+
+
+def _proper(node: Node) -> Fraction | None:
+    """The value of a fraction of two written natural numbers."""
+    match node:
+        case Mul((Num(top, None), Pow(Num(bottom, None), exponent))) if exponent is MINUS_ONE and bottom > 0 and top >= 0:
+            return top / bottom
+    return None
+
+
+def _small_integer(node: Node) -> int:
+    """A whole exponent of a unit."""
+    if isinstance(node, Num) and node.value.denominator == 1 and abs(node.value) < 10:
+        return int(node.value)
+    raise Unreadable("an exponent of a unit that is no small integer")
+
+
+def _stronger(old: str, new: str) -> str:
+    """How a list of mixed separators counts: `or` and `and` over semicolons over commas."""
+    order = ("", ",", ";", "and", "or")
+    return max(old, new, key=order.index)
+
+
+def parse(text: str) -> Node:
+    """The tree of a final answer.
+
+    Raises:
+        Unreadable: the text is no answer that we can read.
+        Oversized: the text is over a structural limit.
+    """
+    tokens = tokenize(clean(text))
+    while len(tokens) > 1 and tokens[-2].kind == "op" and tokens[-2].value in (".", ",", ";", ":", "?", "\\\\"):
+        del tokens[-2]
+    if len(tokens) == 1:
+        raise Unreadable("nothing there")
+    return Parser(tokens).answer()
+
+
+__all__ = ["Based", "Parser", "parse"]

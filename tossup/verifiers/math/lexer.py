@@ -1,0 +1,276 @@
+"""Text of an answer -> tokens. LaTeX, plain text and Unicode mathematics share one token stream.
+
+Linear in the text: one regular expression without nested repetition, a cap on the number of tokens, and no look-back
+over more than one token. Spacing commands, `\\left`, `\\displaystyle` and their like vanish here; `\\dfrac` becomes
+`\\frac`; words that are not mathematics become `text` tokens, which only units, names and remarks may use.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+from tossup.verifiers.math.limits import MAX_ANSWER_CHARS, MAX_DIGITS, MAX_TOKENS, Oversized, Unreadable
+from tossup.verifiers.math.units import is_unit_word
+
+
+class Token(NamedTuple):
+    """`kind` is num, id, fn, cmd, text, op or end; `value` its text."""
+
+    kind: str
+    value: str
+
+
+END = Token("end", "")
+
+_UNICODE = {
+    **dict.fromkeys("−–—‐‑‒﹣－", "-"),
+    **dict.fromkeys("×·⋅∗⋆•✕", " \\cdot "),
+    **dict.fromkeys("\u00a0\u2002\u2003\u2009\u200a\u202f", " "),
+    **dict.fromkeys("\u200b\u200c\u200d\u2060\ufeff“”„\"", ""),
+    "÷": "/", "∕": "/", "⁄": "/", "∶": ":", "：": ":", "，": ",", "；": ";", "（": "(", "）": ")", "′": "'", "’": "'",
+    "≤": " \\le ", "⩽": " \\le ", "≦": " \\le ", "≥": " \\ge ", "⩾": " \\ge ", "≧": " \\ge ", "≠": " \\ne ",
+    "≈": " \\approx ", "≅": " \\approx ", "≡": " \\equiv ", "π": " \\pi ", "∞": " \\infty ", "∪": " \\cup ",
+    "∩": " \\cap ", "∈": " \\in ", "∅": " \\emptyset ", "±": " \\pm ", "∓": " \\mp ", "°": "^\\circ ", "º": "^\\circ ",
+    "√": " \\sqrt ", "∛": " \\sqrt[3] ", "ℝ": " \\mathbb{R} ", "ℤ": " \\mathbb{Z} ", "ℕ": " \\mathbb{N} ",
+    "¼": "\\frac{1}{4} ", "½": "\\frac{1}{2} ", "¾": "\\frac{3}{4} ", "⅓": "\\frac{1}{3} ", "⅔": "\\frac{2}{3} ",
+    "⅕": "\\frac{1}{5} ", "⅛": "\\frac{1}{8} ", "⅜": "\\frac{3}{8} ", "⅝": "\\frac{5}{8} ", "⅞": "\\frac{7}{8} ",
+    "⟨": " \\langle ", "⟩": " \\rangle ", "⌊": " \\lfloor ", "⌋": " \\rfloor ", "⌈": " \\lceil ", "⌉": " \\rceil ",
+    "∨": " \\lor ", "∧": " \\land ", "→": " \\to ", "∑": " \\sum ", "∫": " \\int ", "∏": " \\prod ", "∖": " \\setminus ",
+    "€": " \\euro ", "£": " \\pounds ", "¥": " \\yen ", "α": " \\alpha ", "β": " \\beta ", "γ": " \\gamma ",
+    "δ": " \\delta ", "ε": " \\epsilon ", "θ": " \\theta ", "λ": " \\lambda ", "μ": " \\mu ", "ρ": " \\rho ",
+    "σ": " \\sigma ", "τ": " \\tau ", "φ": " \\phi ", "ϕ": " \\phi ", "ω": " \\omega ", "Δ": " \\Delta ", "Ω": " \\Omega ",
+}  # fmt: skip
+_TABLE = str.maketrans(_UNICODE)
+_SUPERSCRIPT = re.compile("[⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻ⁿ]+")
+_SUBSCRIPT = re.compile("[₀₁₂₃₄₅₆₇₈₉ₙ]+")
+_RAISED = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻ⁿ₀₁₂₃₄₅₆₇₈₉ₙ", "0123456789+-n0123456789n")
+
+_LATEX_COMMA = re.compile(r"(?<=\d)\s?(?:\{,\}|,\\!|\{,\\!\}|\\!,)\s*(?=\d{3}(?!\d))")
+_DOUBLED = re.compile(r"\\\\(?=[A-Za-z]{2})")
+_QUAD = re.compile(r"\\q?quad(?![A-Za-z]{3})")
+_HIDDEN = re.compile(r"\\(?:[hv]?phantom|label|tag)\*?\{[^{}]*\}")
+
+_TOKEN = re.compile(
+    r"(?P<space>\s+|~|\\[,;:!> ]|&nbsp;)"
+    r"|(?P<cmd>\\[A-Za-z]+)"
+    r"|(?P<esc>\\.)"
+    r"|(?P<num>\d+(?:\.\d+)?(?:[eE][+-]?\d{1,12}(?![\w.]))?|\.\d+)"
+    r"|(?P<word>[A-Za-z]+)"
+    r"|(?P<op>\*\*|<=|>=|!=|==|=>|->|\.\.\.|[-+*/^_=<>(){}\[\]|,;:!%&'.$?])",
+    re.DOTALL,
+)
+_GROUPED = re.compile(r"\d{1,3}(?:(?:,\d{3})+|(?:(?: |\\,|\\ |\\;|~)\d{3})+)(?:\.\d+)?(?![\d]|[,.]\d)")
+_EUROPEAN = re.compile(r"(\d{1,3}(?:\.\d{3})+),(\d+)(?![\d.,])|(\d{1,3}(?:\.\d{3}){2,})(?![\d.,])")
+
+FUNCTIONS = frozenset(
+    "sin cos tan cot sec csc arcsin arccos arctan arccot asin acos atan sinh cosh tanh coth sech csch arcsinh arccosh"
+    " arctanh asinh acosh atanh ln log lg exp sqrt cbrt abs".split()
+)
+OPERATORS = frozenset("sum prod int iint iiint oint lim det gcd lcm max min sup inf arg deg dim ker Pr limsup liminf".split())
+GREEK = frozenset(
+    "alpha beta gamma delta epsilon varepsilon zeta eta theta vartheta iota kappa lambda mu nu xi rho varrho sigma tau"
+    " upsilon phi varphi chi psi omega Gamma Delta Theta Lambda Xi Sigma Upsilon Phi Psi Omega hbar ell Re Im aleph odot"
+    " partial nabla infty pi angle triangle prime square star dagger perp".split()
+)
+_NOTHING = frozenset(
+    "left right big Big bigg Bigg bigl bigr Bigl Bigr biggl biggr displaystyle textstyle scriptstyle limits nolimits quad"
+    " qquad enspace thinspace rm bf it cal nonumber notag middle hfill newline small large Large boldsymbol bm".split()
+)
+_SAME = {
+    "dfrac": "frac", "tfrac": "frac", "cfrac": "frac", "dbinom": "binom", "tbinom": "binom", "choose": "choose",
+    "leq": "le", "leqslant": "le", "geq": "ge", "geqslant": "ge", "neq": "ne", "times": "cdot", "ast": "cdot",
+    "div": "/", "lvert": "|", "rvert": "|", "vert": "|", "mid": "|", "colon": ":", "lbrace": "\\{", "rbrace": "\\}",
+    "lbrack": "[", "rbrack": "]", "lparen": "(", "rparen": ")", "degree": "circ", "varnothing": "emptyset", "lt": "<", "gt": ">",
+    "lor": "or", "vee": "or", "land": "and", "wedge": "and", "simeq": "approx", "cong": "approx", "doteq": "approx",
+    "backslash": "setminus", "infin": "infty", "dots": "...", "ldots": "...", "cdots": "...", "dotsc": "...",
+    "Vert": "\\|", "lVert": "\\|", "rVert": "\\|", "implies": "to", "Rightarrow": "to", "rightarrow": "to", "longrightarrow": "to",
+    "notin": "notin", "R": "RR",
+}  # fmt: skip
+_TEXT_COMMANDS = frozenset(
+    "text textbf textit textrm textnormal textsf texttt mbox hbox mathrm mathbf mathit mathsf mathbb mathcal operatorname"
+    " emph underline vec overrightarrow hat boldsymbol bm mathtt mathfrak".split()
+)
+_PLAIN_WORDS = {"pi": "pi", "infinity": "infty", "inf": "infty", "oo": "infty", "union": "cup"}
+
+
+def clean(text: str) -> str:
+    """Unicode mathematics as LaTeX, doubled backslashes single, thousands marks inside numbers gone."""
+    if not text.isascii():
+        text = _SUPERSCRIPT.sub(lambda m: "^{" + m.group().translate(_RAISED) + "}", text)
+        text = _SUBSCRIPT.sub(lambda m: "_{" + m.group().translate(_RAISED) + "}", text)
+        text = text.translate(_TABLE)
+    if "\\" in text:
+        if "\\\\" in text:
+            text = _DOUBLED.sub(_undouble(text), text)
+        text = _HIDDEN.sub(" ", text)
+        text = _QUAD.sub(" ", text)
+    if ",}" in text or "\\!" in text:
+        text = _LATEX_COMMA.sub("", text)
+    return text
+
+
+def _undouble(text: str) -> str:
+    """A doubled backslash before a command is an escaping accident, unless this is a matrix with rows of letters."""
+    return "\\\\" + "\\\\" if "\\begin{" in text and "\\\\begin{" not in text else "\\\\"
+
+
+def tokenize(text: str) -> list[Token]:
+    """The tokens of a cleaned text, ending with END.
+
+    Raises:
+        Oversized: too many characters, tokens or digits.
+        Unreadable: a character that no answer needs.
+    """
+    if len(text) > MAX_ANSWER_CHARS:
+        raise Oversized(f"{len(text):,} characters")
+    tokens: list[Token] = []
+    brackets: list[str] = []
+    position = 0
+    while position < len(text):
+        match = _TOKEN.match(text, position)
+        if match is None:
+            raise Unreadable(f"unexpected character {text[position]!r}")
+        kind, value = match.lastgroup, match.group()
+        position = match.end()
+        if kind == "space":
+            continue
+        if kind == "num":
+            position = _number(text, match, tokens, brackets)
+        elif kind == "cmd":
+            position = _command(text, value[1:], position, tokens)
+        elif kind == "word":
+            _word(value, tokens)
+        elif kind == "esc":
+            _escaped(value, tokens, brackets)
+        else:
+            assert kind == "op"
+            _operator(value, tokens, brackets)
+        if len(tokens) > MAX_TOKENS:
+            raise Oversized(f"more than {MAX_TOKENS:,} symbols")
+    tokens.append(END)
+    return tokens
+
+
+def _number(text: str, match: re.Match[str], tokens: list[Token], brackets: list[str]) -> int:
+    """A number, with thousands marks where a comma cannot be a separator of a tuple or set."""
+    value, end = match.group(), match.end()
+    if not brackets or brackets[-1] == "{":
+        if (grouped := _GROUPED.match(text, match.start())) and not (tokens and tokens[-1].kind == "num"):
+            value, end = re.sub(r"[^\d.]", "", grouped.group()), grouped.end()
+        elif european := _EUROPEAN.match(text, match.start()):
+            whole = (european[1] or european[3]).replace(".", "")
+            value, end = whole + ("." + european[2] if european[2] else ""), european.end()
+    if len(value) > MAX_DIGITS:
+        raise Oversized(f"a number of {len(value):,} digits")
+    tokens.append(Token("num", value))
+    return end
+
+
+def _command(text: str, name: str, position: int, tokens: list[Token]) -> int:
+    """A LaTeX command; text commands take their braces along."""
+    if name in _TEXT_COMMANDS and (inner := _braced(text, position)) is not None:
+        _text(name, text[inner[0] : inner[1]], tokens)
+        return inner[1] + 1
+    if name in ("hspace", "vspace", "color", "textcolor") and (inner := _braced(text, position)) is not None:
+        return inner[1] + 1
+    if name in _NOTHING or name in _TEXT_COMMANDS:
+        return position
+    name = _SAME.get(name, name)
+    if name in ("/", "|", ":", "\\{", "\\}", "[", "]", "(", ")", "...", "\\|", "<", ">"):
+        tokens.append(Token("op", name))
+    elif name in FUNCTIONS and name != "sqrt":  # `\\sqrt[3]{x}` has a grammar of its own
+        tokens.append(Token("fn", name))
+    else:
+        tokens.append(Token("cmd", name))
+    return position
+
+
+def _braced(text: str, position: int) -> tuple[int, int] | None:
+    """Start and end of the braced argument at `position`, or None when there is none."""
+    while position < len(text) and text[position] == " ":
+        position += 1
+    if position >= len(text) or text[position] != "{":
+        return None
+    depth = 0
+    for index in range(position, len(text)):
+        if text[index] == "{":
+            depth += 1
+        elif text[index] == "}":
+            depth -= 1
+            if depth == 0:
+                return position + 1, index
+    raise Unreadable("an unclosed brace")
+
+
+def _text(command: str, content: str, tokens: list[Token]) -> None:
+    """The content of a text command: words, a letter in another typeface, or mathematics after all."""
+    bare = content.strip()
+    if command == "mathbb" and bare in ("R", "Z", "N", "Q", "C"):
+        tokens.append(Token("id", bare * 2))
+    elif len(bare) == 1 and bare.isalpha():
+        tokens.append(Token("id", bare))
+    elif bare.lower() in ("and", "or"):
+        tokens.append(Token("cmd", bare.lower()))
+    elif bare in FUNCTIONS:
+        tokens.append(Token("fn", bare))
+    elif command == "operatorname" and bare in OPERATORS:
+        tokens.append(Token("cmd", bare))
+    elif not any(c.isalpha() for c in bare) or "\\" in bare or command in ("vec", "overrightarrow", "hat", "underline"):
+        tokens.extend(tokenize(clean(bare))[:-1])
+    elif bare:
+        tokens.append(Token("text", bare))
+
+
+def _word(word: str, tokens: list[Token]) -> None:
+    """A run of letters outside commands: a function, a constant, a unit, a product of letters, or a word."""
+    lower = word.lower()
+    after_value = bool(tokens) and (tokens[-1].kind == "num" or tokens[-1].value in (")", "}", "]", "circ", "text"))
+    if len(word) == 1:
+        tokens.append(Token("id", word))
+    elif word in _PLAIN_WORDS:
+        tokens.append(Token("cmd", _PLAIN_WORDS[word]))
+    elif word in FUNCTIONS:
+        tokens.append(Token("fn", word))
+    elif word in GREEK:
+        tokens.append(Token("cmd", word))
+    elif lower in ("and", "or"):
+        tokens.append(Token("cmd", lower))
+    elif (after_value or (tokens and tokens[-1].kind == "text")) and is_unit_word(lower):
+        tokens.append(Token("text", word))
+    elif len(word) <= 3 or (word.isupper() and len(word) <= 6):
+        tokens.extend(Token("id", letter) for letter in _split_letters(word, tokens))
+    else:
+        tokens.append(Token("text", word))
+
+
+def _split_letters(word: str, tokens: list[Token]) -> str:
+    """The letters of a short run, after any function or pi that it starts with (`lnx`, `pir`)."""
+    for name in ("ln", "pi"):
+        if word.startswith(name):
+            tokens.append(Token("cmd", "pi") if name == "pi" else Token("fn", "ln"))
+            return word[2:]
+    return word
+
+
+def _escaped(value: str, tokens: list[Token], brackets: list[str]) -> None:
+    """A backslash with a character that is not a letter."""
+    if value in ("\\{", "\\}", "\\|", "\\\\"):
+        tokens.append(Token("op", value))
+        if value == "\\{":
+            brackets.append(value)
+        elif value == "\\}" and brackets:
+            brackets.pop()
+    elif value in ("\\%", "\\$", "\\&"):
+        tokens.append(Token("op", value[1]))
+    elif value not in ("\\(", "\\)", "\\[", "\\]", "\\/", "\\-"):
+        raise Unreadable(f"unexpected {value!r}")
+
+
+def _operator(value: str, tokens: list[Token], brackets: list[str]) -> None:
+    """An ASCII operator or bracket."""
+    if value in "([{":
+        brackets.append(value)
+    elif value in ")]}" and brackets:
+        brackets.pop()
+    tokens.append(Token("op", value))

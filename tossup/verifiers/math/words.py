@@ -1,0 +1,72 @@
+"""Answers in words: option letters, names, yes and no, number words."""
+
+from __future__ import annotations
+
+import re
+
+_ONES = (
+    "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen"
+    " eighteen nineteen".split()
+)
+_TENS = "twenty thirty forty fifty sixty seventy eighty ninety".split()
+_VALUES = {word: value for value, word in enumerate(_ONES)} | {word: 10 * value for value, word in enumerate(_TENS, 2)}
+_SCALES = {"thousand": 10**3, "million": 10**6, "billion": 10**9}
+_ARTICLES = frozenset({"a", "an", "the"})
+_NOTHING = frozenset({"none", "no solution", "no solutions", "no real solution", "no real solutions", "does not exist", "dne"})
+
+_LETTER = re.compile(
+    r"\s*(?:\\(?:text|textbf|textit|textrm|mathrm|mathbf|mbox|bf)\s*\{?)*\s*(?:\b(?:[Oo]ption|[Cc]hoice|[Aa]nswer)\b\s*:?\s*)?"
+    r"\(?\s*(?:\\(?:text|textbf|mathrm|mathbf)\s*\{)?\s*([A-Z])\s*\}?\s*\)?"
+    r"\s*\}*\s*(?:$|[.:)]\s*(?:\}|$|[A-Za-z\\$\d(~ -].*$)|(?<=\))\s*[A-Za-z\\$\d~-].*$|(?<=\}\))\s.*$|\\[ ,~;].*$)",
+    re.DOTALL,
+)
+
+
+def option(text: str) -> str | None:
+    """The letter of an option: `B`, `(B)`, `\\textbf{(B)}`, `B. the third one`; None for anything else."""
+    if len(text) > 300:
+        return None
+    match = _LETTER.match(text)
+    return match[1] if match else None
+
+
+def bare_words(text: str) -> str:
+    """Words without LaTeX wrappers, case, punctuation and articles."""
+    text = re.sub(r"\\(?:text|textbf|textit|textrm|textnormal|mathrm|mathbf|mbox|operatorname|emph)\b", " ", text)
+    text = re.sub(r"\\[,;:! ]|[{}$*_`\"'“”‘’.,;:!?()~]|\\quad", " ", text)
+    return " ".join(word for word in text.lower().split() if word not in _ARTICLES)
+
+
+def same_words(reference: str, answer: str) -> bool:
+    """Whether two answers in words are the same words."""
+    ours, theirs = bare_words(reference), bare_words(answer)
+    if not ours or not theirs:
+        return False
+    return ours == theirs or (ours in _NOTHING and theirs in _NOTHING)
+
+
+def number_word(text: str) -> int | None:
+    """The value of an English number word (`twenty-one`, `three hundred and five`); None for anything else."""
+    parts = [word for word in bare_words(text).replace("-", " ").split() if word != "and"]
+    if not parts or len(parts) > 12:
+        return None
+    total, current, last = 0, 0, ""
+    for word in parts:
+        if word in _VALUES:
+            if last in _ONES or (last in _TENS and not 1 <= _VALUES[word] <= 9):
+                return None
+            current += _VALUES[word]
+        elif word == "hundred" and last in _ONES and current:
+            current *= 100
+        elif word in _SCALES and current:
+            total, current = total + current * _SCALES[word], 0
+        else:
+            return None
+        last = word
+    return total + current
+
+
+def is_words(text: str) -> bool:
+    """Whether a text is words without mathematics: at least one run of three letters, no digits or operators."""
+    bare = bare_words(text)
+    return bool(re.fullmatch(r"[a-z][a-z' -]*[a-z]", bare)) and len(bare) > 2
