@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -13,7 +14,10 @@ from tossup.verifiers.math.equivalence import compare
 from tossup.verifiers.math.extract import Found, Missing, find
 from tossup.verifiers.math.grammar import parse
 from tossup.verifiers.math.limits import Oversized, Unreadable
-from tossup.verifiers.math.tree import Group, Node, Num, Text
+from tossup.verifiers.math.tree import SCALARS, Group, Node, Num, Text
+
+
+_DECIMAL_COMMA = re.compile(r"\s*([-+]?\d+),(\d{1,2}|\d{4,})\s*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +115,8 @@ def _readings(found: Found, gold: Reference) -> list[str]:
     if found.earlier:
         return [", ".join((*found.earlier, found.text))]
     readings = [found.text]
+    if isinstance(gold.node, SCALARS) and (comma := _DECIMAL_COMMA.fullmatch(found.text)):
+        readings.append(f"{comma[1]}.{comma[2]}")
     if found.loose and found.how == "announced":
         readings.extend(found.loose)
     elif found.loose and isinstance(gold.node, Group) and gold.node.open in ("", "{"):

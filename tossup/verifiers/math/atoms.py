@@ -5,7 +5,7 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
-from tossup.verifiers.math.lexer import END, GREEK, OPERATORS, Token
+from tossup.verifiers.math.lexer import END, OPERATORS, SYMBOLS, Token
 from tossup.verifiers.math.limits import MAX_DIGITS, Oversized, Unreadable
 from tossup.verifiers.math.tree import (
     Add,
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 STARTS = (
     frozenset({"frac", "sqrt", "binom", "lfloor", "lceil", "langle", "overline", "begin", "infty", "emptyset", "stackrel"})
     | OPERATORS
-    | GREEK
+    | SYMBOLS
 )
 _CLOSERS = {"(": (")", "]"), "[": ("]", ")", "["), "\\{": ("\\}", "}"), "{": ("}",), "langle": ("rangle",), "]": ("[", "]")}
 _ALIASES = {"asin": "arcsin", "acos": "arccos", "atan": "arctan", "asinh": "arcsinh", "acosh": "arccosh", "atanh": "arctanh", "lg": "log"}
@@ -321,7 +321,7 @@ def command(p: Parser, name: str) -> Node:
         return environment(p)
     if name in OPERATORS:
         return operator(p, name)
-    if name in GREEK:
+    if name in SYMBOLS:
         return letter(p, name)
     raise Unreadable(f"\\{name} in an answer")
 

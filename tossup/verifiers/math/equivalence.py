@@ -12,6 +12,7 @@ from tossup.verifiers.math import sets, units
 from tossup.verifiers.math.limits import Undefined, Unreadable
 from tossup.verifiers.math.numeric import Evaluator, close, closed_value, context, points, precision_for, same
 from tossup.verifiers.math.tree import (
+    MINUS_ONE,
     SCALARS,
     Add,
     Based,
@@ -23,6 +24,7 @@ from tossup.verifiers.math.tree import (
     Num,
     Opaque,
     PlusMinus,
+    Pow,
     Quantity,
     Ratio,
     Sym,
@@ -205,6 +207,7 @@ def scalar(reference: Node, answer: Node) -> Finding:
     verdict = same(reference, answer)
     if verdict is True:
         return Finding(True, "equal")
+    answer = _binary_fraction(answer) or answer
     if _rounding(reference, answer):
         return Finding(True, "equal to all of its digits")
     if verdict is None and not symbols(reference) and closed_value(reference) is not None:
@@ -221,15 +224,11 @@ def _bases(reference: Node, answer: Node) -> Finding:
 
 def _inverse(node: Node) -> Node:
     """One over a node."""
-    from tossup.verifiers.math.tree import MINUS_ONE, Pow
-
     return Pow(node, MINUS_ONE)
 
 
 def _written_fraction(node: Node) -> bool:
     """Whether a reference is written as a quotient."""
-    from tossup.verifiers.math.tree import Pow
-
     return isinstance(node, Mul) and isinstance(node.items[-1], Pow)
 
 
@@ -252,6 +251,16 @@ def _rounding(reference: Node, answer: Node) -> bool:
             if not exactly_short and within_rounding(number, true, ulps=1):
                 return True
     return isinstance(answer, Num) and (answer.digits or 0) >= 15 and _noise(answer, reference)
+
+
+def _binary_fraction(node: Node) -> Num | None:
+    """A double-precision number written out as a fraction with a huge power of two below."""
+    match node:
+        case Mul((Num(top, None), Pow(Num(bottom, None), Num(power)))) if power == -1 and bottom >= 1 << 40:
+            whole = int(bottom)
+            if bottom.denominator == 1 and whole & (whole - 1) == 0:
+                return Num(top / bottom, 15)
+    return None
 
 
 def _noise(number: Num, true: Node) -> bool:

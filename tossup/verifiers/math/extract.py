@@ -58,6 +58,11 @@ _HEDGE = re.compile(
 )
 _MATH = re.compile(r"\$\$(.+?)\$\$|\\\[(.+?)\\\]|\\\((.+?)\\\)|(?<!\\)\$([^$\n]+?)(?<!\\)\$", re.DOTALL)
 _NUMBER = re.compile(r"[-+−]?(?:(?<![\w.])[$€£])?(?<![\w])[-+]?(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?(?:\s*/\s*\d+(?![\d/]))?(?:\s?(?:%|percent))?")
+_LABEL = re.compile(
+    r"\b(?:equation|eq|figure|fig|step|problem|question|exercise|example|theorem|lemma|page|part|case|section|table|line|option"
+    r"|chapter|method|formula|item|note|number)s?\.?\s*\(?\s*\Z",
+    re.IGNORECASE,
+)
 _SENTENCE = re.compile(r"\.(?=\s+[A-Z\\(\[*]|\s*\Z)|\n\s*\n")
 _JOIN = re.compile(
     r"(?:\s|[$,;.&]|\\\(|\\\)|\\\[|\\\]|\\quad|\\qquad|\\,|\\;|\\text\{\s*(?:and|,)?\s*\}|\\text\{ for part \(?\w\)? and \}|and\b)*",
@@ -219,13 +224,25 @@ def _from_clause(clause: str) -> Found | Missing:
     if _HEDGE.search(_masked(head)):
         return Missing("a hedged or negated answer")
     spans = list(_MATH.finditer(head))
+    if len(spans) > 1 and re.fullmatch(r"[\s,.]*(?:and)?[\s,]*", _between(head, spans)):
+        return Found(", ".join(_inner(span) for span in spans), "announced")
+    last = _last_value(head)
+    if last is None or last == _unwrap(head):
+        return Found(_unwrap(head), "announced")
     if spans:
-        if len(spans) > 1 and re.fullmatch(r"[\s,.]*(?:and)?[\s,]*", _between(head, spans)):
-            return Found(", ".join(_inner(span) for span in spans), "announced")
-        last = spans[-1]
-        after = re.match(r"\s*(?:%|percent\b|°)", head[last.end() :])
-        return Found(_inner(last) + (after.group().strip() if after else ""), "announced", loose=(_unwrap(head),))
-    return Found(_unwrap(head), "announced")
+        return Found(last, "announced", loose=(_unwrap(head),))
+    return Found(_unwrap(head), "announced", loose=(last,))
+
+
+def _last_value(line: str) -> str | None:
+    """The last mathematics or number of a line, with a percent or degree sign after it."""
+    spans, numbers = list(_MATH.finditer(line)), list(_NUMBER.finditer(_masked(line)))
+    if spans and (not numbers or spans[-1].end() >= numbers[-1].start()):
+        after = re.match(r"\s*(?:%|percent\b|°)", line[spans[-1].end() :])
+        return _inner(spans[-1]) + (after.group().strip() if after else "")
+    if not numbers or _LABEL.search(line[: numbers[-1].start()]):
+        return None
+    return numbers[-1].group().strip().rstrip(",")
 
 
 def _between(text: str, spans: list[re.Match[str]]) -> str:
@@ -245,6 +262,9 @@ def _inner(span: re.Match[str]) -> str:
 def _last(tail: str, choice: bool) -> Found | Missing:
     """The last value of a response that says nowhere what its answer is."""
     text = tail.rstrip()
+    bold = re.search(r"\*\*([^*\n]{1,80})\*\*[\s.!]*\Z", text)
+    if bold and not choice and not _HEDGE.search(bold[1]):
+        return Found(_unwrap(bold[1]), "last bold")
     if len(text) < 80 and "\n" not in text:
         bare = _unwrap(text)
         if re.fullmatch(r"[-+]?[$\d\\({\[].*|[A-Za-z]|[a-zA-Z] *=.*|None|null", bare, re.DOTALL) and not re.search(r"[a-z]{4,} ", bare):
@@ -257,17 +277,11 @@ def _last(tail: str, choice: bool) -> Found | Missing:
     line = text.rsplit("\n", 1)[-1] if len(text.rsplit("\n", 1)[-1]) > 2 else text[-300:]
     if _HEDGE.search(_masked(line)) and not re.search(r"\bis not\b.*\bis\b|\bnot\b.*\b(?:it's|which is)\b", line):
         return Missing("no final answer")
-    spans = list(_MATH.finditer(line))
-    numbers = list(_NUMBER.finditer(line))
     bracketed = list(re.finditer(r"\[([^\[\]]{1,80})\](?=\s*\.?\s*\Z)", line))
     if bracketed:
         return Found(bracketed[-1][1].strip("$ "), "last bracket")
-    if spans and (not numbers or spans[-1].end() >= numbers[-1].start()):
-        after = re.match(r"\s*(?:%|percent\b|°)", line[spans[-1].end() :])
-        return Found(_inner(spans[-1]) + (after.group().strip() if after else ""), "last mathematics")
-    if numbers and len(line) - numbers[-1].end() < 120:
-        return Found(numbers[-1].group().strip().rstrip(","), "last number")
-    return Missing("no final answer")
+    value = _last_value(line)
+    return Missing("no final answer") if value is None else Found(value, "last value")
 
 
 def _breaks_off(text: str) -> bool:

@@ -302,6 +302,8 @@ class Parser:
         token = self.token
         if token.kind in ("id", "fn"):
             return not self._capital_u()
+        if token.kind == "num":
+            return self.index > 0 and self.tokens[self.index - 1] == Token("op", ")")
         if token.kind == "cmd":
             return token.value in atoms.STARTS
         if token.kind == "op":

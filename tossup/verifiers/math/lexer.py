@@ -48,6 +48,7 @@ _RAISED = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻ⁿ₀₁₂₃₄₅�
 
 _LATEX_COMMA = re.compile(r"(?<=\d)\s?(?:\{,\}|,\\!|\{,\\!\}|\\!,)\s*(?=\d{3}(?!\d))")
 _DOUBLED = re.compile(r"\\\\(?=[A-Za-z]{2})")
+_DELIMITER = re.compile(r"(?<!\\)\$")
 _QUAD = re.compile(r"\\q?quad(?![A-Za-z]{3})")
 _HIDDEN = re.compile(r"\\(?:[hv]?phantom|label|tag)\*?\{[^{}]*\}")
 
@@ -70,9 +71,10 @@ FUNCTIONS = frozenset(
 OPERATORS = frozenset("sum prod int iint iiint oint lim det gcd lcm max min sup inf arg deg dim ker Pr limsup liminf".split())
 GREEK = frozenset(
     "alpha beta gamma delta epsilon varepsilon zeta eta theta vartheta iota kappa lambda mu nu xi rho varrho sigma tau"
-    " upsilon phi varphi chi psi omega Gamma Delta Theta Lambda Xi Sigma Upsilon Phi Psi Omega hbar ell Re Im aleph odot"
-    " partial nabla infty pi angle triangle prime square star dagger perp".split()
+    " upsilon phi varphi chi psi omega Gamma Delta Theta Lambda Xi Sigma Upsilon Phi Psi Omega"
+    " infty pi".split()
 )
+SYMBOLS = GREEK | frozenset("hbar ell Re Im aleph odot partial nabla angle triangle prime square star dagger perp".split())
 _NOTHING = frozenset(
     "left right big Big bigg Bigg bigl bigr Bigl Bigr biggl biggr displaystyle textstyle scriptstyle limits nolimits quad"
     " qquad enspace thinspace rm bf it cal nonumber notag middle hfill newline small large Large boldsymbol bm".split()
@@ -91,6 +93,7 @@ _TEXT_COMMANDS = frozenset(
     "text textbf textit textrm textnormal textsf texttt mbox hbox mathrm mathbf mathit mathsf mathbb mathcal operatorname"
     " emph underline vec overrightarrow hat boldsymbol bm mathtt mathfrak".split()
 )
+_WORD_COMMANDS = frozenset("text textrm textnormal mbox hbox mathrm operatorname".split())
 _PLAIN_WORDS = {"pi": "pi", "infinity": "infty", "inf": "infty", "oo": "infty", "union": "cup"}
 
 
@@ -100,6 +103,8 @@ def clean(text: str) -> str:
         text = _SUPERSCRIPT.sub(lambda m: "^{" + m.group().translate(_RAISED) + "}", text)
         text = _SUBSCRIPT.sub(lambda m: "_{" + m.group().translate(_RAISED) + "}", text)
         text = text.translate(_TABLE)
+    if "$" in text and (text.count("$") - text.count("\\$")) % 2 == 0:
+        text = _DELIMITER.sub("", text)
     if "\\" in text:
         if "\\\\" in text:
             text = _DOUBLED.sub(_undouble(text), text)
@@ -206,8 +211,11 @@ def _braced(text: str, position: int) -> tuple[int, int] | None:
 def _text(command: str, content: str, tokens: list[Token]) -> None:
     """The content of a text command: words, a letter in another typeface, or mathematics after all."""
     bare = content.strip()
+    after_value = bool(tokens) and (tokens[-1].kind == "num" or tokens[-1].value in (")", "}", "]", "circ"))
     if command == "mathbb" and bare in ("R", "Z", "N", "Q", "C"):
         tokens.append(Token("id", bare * 2))
+    elif len(bare) == 1 and bare.isalpha() and after_value and command in _WORD_COMMANDS:
+        tokens.append(Token("text", bare))
     elif len(bare) == 1 and bare.isalpha():
         tokens.append(Token("id", bare))
     elif bare.lower() in ("and", "or"):
@@ -217,6 +225,8 @@ def _text(command: str, content: str, tokens: list[Token]) -> None:
     elif command == "operatorname" and bare in OPERATORS:
         tokens.append(Token("cmd", bare))
     elif not any(c.isalpha() for c in bare) or "\\" in bare or command in ("vec", "overrightarrow", "hat", "underline"):
+        tokens.extend(tokenize(clean(bare))[:-1])
+    elif bare and bare.lstrip("-$ ")[:1].isdigit() and not re.match(r"\d+(?:st|nd|rd|th)\b", bare):
         tokens.extend(tokenize(clean(bare))[:-1])
     elif bare:
         tokens.append(Token("text", bare))

@@ -75,6 +75,9 @@ _CHANGES_VALUE = frozenset(
 ) - {"squared"}  # fmt: skip
 
 
+_REMARK = re.compile(r"\((?:about|approximately|approx|roughly|exactly|rounded|i\.e|that is|in|exact)\b(?:(?!\bor\b)[^()])*\)", re.IGNORECASE)
+
+
 def is_unit_word(word: str) -> bool:
     """Whether a lower-case run of letters after a number is a unit rather than a product of variables."""
     return len(word) > 1 and (word in _CANONICAL or word in _POWERS)
@@ -82,6 +85,7 @@ def is_unit_word(word: str) -> bool:
 
 def canonical(words: str) -> str:
     """One spelling per unit: `square centimeters` and `cm^2` give `cm^2`; unknown words stay, in lower case."""
+    words = _REMARK.sub("", words)
     found: list[str] = []
     power = ""
     for word in re.findall(r"[a-z]+|\^\s*\{?\s*-?\d+|\d+|/|\$|%", words.lower()):
@@ -106,7 +110,11 @@ def canonical(words: str) -> str:
 
 
 def changes_value(words: str) -> bool:
-    """Whether words after a number say something other than what is counted (`42 more than x`, `42nd prime`)."""
+    """Whether words after a number say something other than what is counted (`42 more than x`, `42nd prime`).
+
+    A remark in parentheses that only repeats the value in another form does not.
+    """
+    words = _REMARK.sub("", words)
     return any(word in _CHANGES_VALUE for word in re.findall(r"[a-z]+", words.lower()))
 
 

@@ -48,7 +48,7 @@ def is_name(node: Node) -> bool:
     match node:
         case Sym(name):
             return name not in ("", "oo", "pi", "RR")
-        case Opaque() | Text():
+        case Opaque() | Text() | Matrix(_, True):
             return True
         case Group(opening, _, items, _):
             return opening in ("(", "") and all(is_name(item) for item in items)
