@@ -59,7 +59,19 @@ def _exact() -> Verifier:
     return Verifier("exact", exact.judge, quick=exact.judge)
 
 
-BUILT_IN: dict[str, Callable[[], Verifier]] = {"math": _math, "exact": _exact}
+def _choice() -> Verifier:
+    from tossup.verifiers import choice
+
+    return Verifier("choice", choice.judge, quick=choice.quick, gold=choice.gold)
+
+
+def _logic() -> Verifier:
+    from tossup.verifiers import logic
+
+    return Verifier("logic", logic.judge, quick=logic.judge, gold=logic.gold)
+
+
+BUILT_IN: dict[str, Callable[[], Verifier]] = {"math": _math, "exact": _exact, "choice": _choice, "logic": _logic}
 
 _made: dict[str, Verifier] = {}
 _lock = threading.RLock()
