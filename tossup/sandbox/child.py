@@ -1,0 +1,196 @@
+"""The run itself, in the process that the zygote forked for it: give up everything, then become the program.
+
+What is dropped, in this order: descriptors, /tmp of others, resources, capabilities, paths (Landlock), system calls
+(seccomp). Only when all of it is in place does the byte in `stage` say so; a run that ends before it is our failure, not
+the program's. The page that holds `stage` is unmapped before the program's first instruction.
+
+The program and its data come straight from the host by descriptor and are never in the zygote's memory, where the next
+run could find them. Its output goes straight to the host.
+"""
+
+from __future__ import annotations
+
+import atexit
+import gc
+import io
+import marshal
+import mmap
+import os
+import random
+import resource
+import sys
+import threading
+import types
+from dataclasses import dataclass
+
+from tossup.sandbox import kernel, namespaces, seccomp
+
+RUNNING = 1
+"""First byte of the stage page: the jail is complete and the program starts. Else a message follows, if any."""
+STACK_BYTES = 64 << 20
+ADDRESS_SPACE_SLACK = 8 << 30
+"""Beyond memory_bytes: threads reserve 64 MB each of addresses that they never use. Bounds the size of page tables."""
+
+
+@dataclass(frozen=True, slots=True)
+class Jail:
+    """What the zygote prepared, so that a run has little to do."""
+
+    namespaces: bool
+    landlock: int | None
+    seccomp: bytes | None
+    parent: int
+    """The zygote's id as the run sees it: 0 from inside a pid namespace."""
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """One run. `fds`: program, code (-1: none), stdin, stdout, stderr, then what becomes 3, 4, 5 in the program."""
+
+    fds: tuple[int, ...]
+    argv: tuple[str, ...]
+    cpu_seconds: float
+    memory_bytes: int
+    file_bytes: int
+    open_files: int
+    threads: int
+
+
+def become_program(jail: Jail, job: Job, stage: mmap.mmap) -> None:
+    """Run the job in this process and end it. Never returns."""
+    status = 70
+    try:
+        source, code_fd = enter(jail, job)
+        code = load(source, code_fd, stage)
+        stage.close()
+        status = run(code, job.argv)
+    except BaseException as e:  # noqa: BLE001 - whatever it is, this process must end here and say why
+        if not stage.closed:
+            text = f"{type(e).__name__}: {e}".encode()[:2000]
+            stage[1 : 1 + len(text)] = text
+    finally:
+        os._exit(status)
+
+
+def enter(jail: Jail, job: Job) -> tuple[bytes, int]:
+    """Close the jail around this process; returns the program's source and the descriptor for its compiled form."""
+    if jail.namespaces:
+        namespaces.fresh_tmp(job.file_bytes)
+    source = os.pread(job.fds[0], os.fstat(job.fds[0]).st_size, 0)
+    code_fd = arrange_descriptors(job, jail.landlock)
+    limit_resources(job)
+    kernel.drop_privileges()
+    kernel.die_with_parent()
+    if os.getppid() != jail.parent:
+        raise OSError(f"the zygote {jail.parent} has gone")
+    if jail.landlock is not None:
+        kernel.landlock_restrict(jail.landlock)
+        os.close(jail.landlock)
+    if jail.seccomp is not None:
+        kernel.load_seccomp(seccomp.for_process(jail.seccomp, os.getpid()))
+    return source, code_fd
+
+
+def arrange_descriptors(job: Job, keep: int | None) -> int:
+    """Put the job's pipes at 0, 1, 2, 3... and close all others, but for the compiled code's and Landlock's."""
+    _, code, *pipes = job.fds
+    for target, fd in enumerate(pipes):
+        os.dup2(fd, target, inheritable=True)
+    kept = sorted(fd for fd in (code, keep) if fd is not None and fd >= 0)
+    start = len(pipes)
+    for fd in (*kept, 1 << 20):
+        os.closerange(start, fd)
+        start = fd + 1
+    return code
+
+
+def limit_resources(job: Job) -> None:
+    """Limits that the kernel holds; the zygote watches CPU time, wall time and threads besides."""
+    cpu = int(job.cpu_seconds) + 2
+    for kind, value in (
+        (resource.RLIMIT_CPU, cpu),
+        (resource.RLIMIT_DATA, job.memory_bytes),
+        (resource.RLIMIT_AS, job.memory_bytes + ADDRESS_SPACE_SLACK),
+        (resource.RLIMIT_FSIZE, job.file_bytes),
+        (resource.RLIMIT_NOFILE, job.open_files),
+        (resource.RLIMIT_STACK, STACK_BYTES),
+        (resource.RLIMIT_CORE, 0),
+        (resource.RLIMIT_MEMLOCK, 0),
+        (resource.RLIMIT_MSGQUEUE, 0),
+        (resource.RLIMIT_SIGPENDING, 64),
+    ):
+        hard = resource.getrlimit(kind)[1]
+        value = value if hard == resource.RLIM_INFINITY else min(value, hard)
+        resource.setrlimit(kind, (value, value))
+
+
+def load(source: bytes, code_fd: int, stage: mmap.mmap) -> types.CodeType | None:
+    """Compile the program, or take what an earlier run of the same program compiled. None after a syntax error."""
+    reset_streams()
+    stage[0] = RUNNING
+    try:
+        if code_fd >= 0 and (size := os.fstat(code_fd).st_size):
+            loaded: types.CodeType = marshal.loads(os.pread(code_fd, size, 0))
+            return loaded
+        code = compile(source, "main.py", "exec", dont_inherit=True)
+        if code_fd >= 0:
+            os.pwrite(code_fd, marshal.dumps(code), 0)
+        return code
+    except BaseException:  # noqa: BLE001 - SyntaxError, RecursionError, MemoryError...: the program's, shown as Python would
+        sys.excepthook(*sys.exc_info())
+        return None
+    finally:
+        if code_fd >= 0:
+            os.close(code_fd)
+
+
+def reset_streams() -> None:
+    """Standard streams on the new pipes; the zygote's own were opened on /dev/null."""
+
+    def text(fd: int, mode: str, name: str, errors: str) -> io.TextIOWrapper:
+        raw = io.FileIO(fd, mode, closefd=False)
+        raw.name = name
+        buffer = io.BufferedReader(raw) if mode == "r" else io.BufferedWriter(raw)
+        return io.TextIOWrapper(buffer, encoding="utf-8", errors=errors, line_buffering=fd == 2)
+
+    sys.stdin = text(0, "r", "<stdin>", "strict")
+    sys.stdout = text(1, "w", "<stdout>", "strict")
+    sys.stderr = text(2, "w", "<stderr>", "backslashreplace")
+    vars(sys).update(__stdin__=sys.stdin, __stdout__=sys.stdout, __stderr__=sys.stderr)
+
+
+def run(code: types.CodeType | None, argv: tuple[str, ...]) -> int:
+    """Execute the program as `__main__` and end it as the interpreter would; returns its exit status."""
+    if code is None:
+        return 1
+    sys.argv = ["main.py", *argv]
+    main = types.ModuleType("__main__")
+    main.__file__ = "main.py"
+    main.__dict__["__builtins__"] = __builtins__
+    sys.modules["__main__"] = main
+    random.seed(0)
+    gc.enable()
+    status = 0
+    try:
+        exec(code, main.__dict__)
+    except BaseException as e:  # noqa: BLE001 - the program's own end, whatever it raises
+        status = exit_status(e)
+    threading._shutdown()  # type: ignore[attr-defined]
+    atexit._run_exitfuncs()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    return status
+
+
+def exit_status(e: BaseException) -> int:
+    """The status that CPython gives a program ended by this exception, after printing what it prints."""
+    if not isinstance(e, SystemExit):
+        e.__traceback__ = e.__traceback__.tb_next if e.__traceback__ else None
+        sys.excepthook(type(e), e, e.__traceback__)
+        return 1
+    if e.code is None:
+        return 0
+    if isinstance(e.code, int):
+        return e.code & 0xFF
+    print(e.code, file=sys.stderr)
+    return 1

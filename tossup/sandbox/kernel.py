@@ -1,0 +1,122 @@
+"""The system calls that Python does not offer, each with its reason. They raise OSError; nothing here decides anything."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import struct
+from typing import Any
+
+_libc = ctypes.CDLL(None, use_errno=True)
+
+NEWNS, NEWCGROUP, NEWUTS, NEWIPC, NEWUSER, NEWPID, NEWNET = (
+    0x00020000, 0x02000000, 0x04000000, 0x08000000, 0x10000000, 0x20000000, 0x40000000,
+)  # fmt: skip
+MS_NOSUID, MS_NODEV, MS_NOEXEC, MS_BIND, MS_REC, MS_PRIVATE = 0x2, 0x4, 0x8, 0x1000, 0x4000, 0x40000
+ATTR_RDONLY, ATTR_NOSUID, ATTR_NODEV = 0x1, 0x2, 0x4
+
+_PDEATHSIG, _SET_SECCOMP, _NO_NEW_PRIVS = 1, 22, 38
+_MOUNT_SETATTR, _LANDLOCK_CREATE, _LANDLOCK_ADD, _LANDLOCK_RESTRICT = 442, 444, 445, 446
+_PIVOT_ROOT = {"x86_64": 155, "aarch64": 41}
+
+
+def _check(result: int, what: str) -> int:
+    if result < 0:
+        code = ctypes.get_errno()
+        raise OSError(code, f"{what}: {os.strerror(code)}")
+    return result
+
+
+def _syscall(number: int, what: str, *arguments: Any) -> int:
+    wide = [ctypes.c_long(a) if isinstance(a, int) else a for a in arguments]
+    return _check(_libc.syscall(ctypes.c_long(number), *wide), what)
+
+
+def _prctl(option: int, what: str, a: Any = 0, b: Any = 0) -> None:
+    wide = [ctypes.c_ulong(x) if isinstance(x, int) else x for x in (a, b, 0, 0)]
+    _check(_libc.prctl(option, *wide), what)
+
+
+def unshare(flags: int) -> None:
+    """Leave namespaces for new ones, which see nothing of the old."""
+    _check(_libc.unshare(flags), f"unshare {flags:#x}")
+
+
+def setns(fd: int, kind: int) -> None:
+    """Enter a namespace. The zygote needs it to make a new pid namespace for every run, which only the first may else."""
+    _check(_libc.setns(fd, kind), "setns")
+
+
+def mount(source: str, target: str, kind: str, flags: int, options: str = "") -> None:
+    """Mount a tmpfs, or bind a path of the host."""
+    arguments = [x.encode() if x else None for x in (source, target, kind)]
+    result = _libc.mount(*arguments, ctypes.c_ulong(flags), options.encode() if options else None)
+    _check(result, f"mount {kind or source} on {target}")
+
+
+def mount_setattr(path: str, attributes: int, recursive: bool) -> None:
+    """Make a mount read-only, with all mounts beneath it: a plain remount changes only the one."""
+    attr = struct.pack("=QQQQ", attributes, 0, 0, 0)
+    at_recursive, at_fdcwd = 0x8000, -100
+    _syscall(
+        _MOUNT_SETATTR, f"mount_setattr {path}", at_fdcwd, path.encode(), at_recursive * recursive, attr, len(attr)
+    )
+
+
+def pivot_root_here() -> None:
+    """Make the current directory the root and let go of the old root, so that no path leads to it."""
+    _syscall(_PIVOT_ROOT[os.uname().machine], "pivot_root", b".", b".")
+    _check(_libc.umount2(b".", 2), "umount2 of the old root")
+
+
+def die_with_parent() -> None:
+    """SIGKILL when the parent dies, so that no run outlives its zygote."""
+    _prctl(_PDEATHSIG, "prctl PDEATHSIG", 9)
+
+
+def drop_privileges() -> None:
+    """Give up every capability and the ways to get them back (no_new_privs, which seccomp and Landlock ask for too)."""
+    _prctl(_NO_NEW_PRIVS, "prctl NO_NEW_PRIVS", 1)
+    version_3, own_process = 0x20080522, 0
+    _check(_libc.capset(struct.pack("=II", version_3, own_process), bytes(24)), "capset")
+
+
+class _SockFprog(ctypes.Structure):
+    _fields_ = (("len", ctypes.c_ushort), ("filter", ctypes.c_char_p))
+
+
+def load_seccomp(program: bytes) -> None:
+    """Filter all later system calls of this process. There is no way back."""
+    filter_mode = 2
+    _prctl(_SET_SECCOMP, "prctl SECCOMP", filter_mode, ctypes.byref(_SockFprog(len(program) // 8, program)))
+
+
+def landlock_abi() -> int:
+    """The version of Landlock that the kernel offers.
+
+    Raises:
+        OSError: ENOSYS where the kernel has none, EOPNOTSUPP where it is switched off at boot.
+    """
+    return _syscall(_LANDLOCK_CREATE, "landlock_create_ruleset", None, 0, 1)
+
+
+def landlock_create(handled_files: int, handled_net: int, scoped: int, abi: int) -> int:
+    """A ruleset (as a descriptor) that denies all these rights where no rule grants them."""
+    attr = struct.pack("=QQQ", handled_files, handled_net, scoped)
+    size = 8 if abi < 4 else 16 if abi < 6 else 24
+    return _syscall(_LANDLOCK_CREATE, "landlock_create_ruleset", attr[:size], size, 0)
+
+
+def landlock_allow(ruleset: int, path: str, rights: int) -> None:
+    """Grant rights on everything beneath a path."""
+    fd = os.open(path, os.O_PATH | os.O_CLOEXEC)
+    try:
+        path_beneath = 1
+        _syscall(_LANDLOCK_ADD, f"landlock_add_rule {path}", ruleset, path_beneath, struct.pack("=Qi", rights, fd), 0)
+    finally:
+        os.close(fd)
+
+
+def landlock_restrict(ruleset: int) -> None:
+    """Put this process under the ruleset. There is no way back."""
+    _syscall(_LANDLOCK_RESTRICT, "landlock_restrict_self", ruleset, 0)

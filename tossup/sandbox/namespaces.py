@@ -1,0 +1,90 @@
+"""The strongest backend: namespaces of the sandbox's own, made without any privilege where the kernel allows that.
+
+    once per zygote   user, mount, network, IPC, host name and cgroup namespaces, and a pid namespace whose pid 1 it is:
+                      when the zygote dies, the kernel kills all that lives under it
+    once per run      a pid namespace, where the program is pid 1 and sees no other process, and a mount namespace with
+                      a fresh tmpfs of limited size on /tmp, which is gone with the run however deep its directories
+
+The root is a read-only tmpfs with read-only binds of the interpreter and the system's libraries, and three devices. There
+is no /proc and no /sys. The network namespace has no interface that is up.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+
+from tossup.sandbox import kernel
+
+HOLDER, TMP = "/box", "/box/tmp"
+"""/tmp is a link to TMP. Landlock's rule stands on HOLDER, since it looks at what a mount hangs in, not at the mount."""
+UID = 1000
+"""What the program sees as its user: not 0, so that nothing believes to be root."""
+
+
+def leave_host() -> None:
+    """Move this process into new namespaces. Its next child will be pid 1 of the new pid namespace.
+
+    Raises:
+        OSError: EPERM or ENOSPC where the machine or its container forbids it.
+    """
+    uid, gid = os.geteuid(), os.getegid()
+    kernel.unshare(
+        kernel.NEWUSER | kernel.NEWNS | kernel.NEWPID | kernel.NEWNET | kernel.NEWIPC | kernel.NEWUTS | kernel.NEWCGROUP
+    )
+    for name, text in (("setgroups", "deny"), ("uid_map", f"{UID} {uid} 1"), ("gid_map", f"{UID} {gid} 1")):
+        with open(f"/proc/self/{name}", "w") as f:
+            f.write(text)
+
+
+def build_root(readable: Iterable[str], devices: Iterable[str]) -> None:
+    """Replace the root by an empty one that shows these paths only, read-only."""
+    kernel.mount("", "/", "", kernel.MS_REC | kernel.MS_PRIVATE)
+    base = "/tmp"
+    kernel.mount("tmpfs", base, "tmpfs", kernel.MS_NOSUID | kernel.MS_NODEV, "size=1m,mode=755")
+    for path in readable:
+        if os.path.islink(path) and os.path.dirname(path) == "/":
+            os.symlink(os.readlink(path), base + path)
+        elif os.path.exists(path) and not os.path.exists(base + path):
+            bind(os.path.realpath(path), base + path, kernel.ATTR_NODEV)
+    for path in devices:
+        if os.path.exists(path):
+            bind(path, base + path, 0)
+    os.makedirs(base + TMP, mode=0o755)
+    os.symlink(TMP, base + "/tmp")
+    os.chdir(base)
+    kernel.pivot_root_here()
+    os.chdir("/")
+    kernel.mount_setattr("/", kernel.ATTR_RDONLY | kernel.ATTR_NOSUID | kernel.ATTR_NODEV, recursive=False)
+
+
+def bind(source: str, target: str, extra: int) -> None:
+    """Show a file or directory of the host at another place, read-only, with the mounts beneath it."""
+    if os.path.isdir(source):
+        os.makedirs(target, mode=0o755)
+    else:
+        os.makedirs(os.path.dirname(target), mode=0o755, exist_ok=True)
+        with open(target, "x"):
+            pass
+    kernel.mount(source, target, "", kernel.MS_BIND | kernel.MS_REC)
+    kernel.mount_setattr(target, kernel.ATTR_RDONLY | kernel.ATTR_NOSUID | extra, recursive=True)
+
+
+class PidNamespaces:
+    """Makes the next child pid 1 of a pid namespace of its own."""
+
+    def __init__(self) -> None:
+        self._home = os.open("/proc/self/ns/pid", os.O_RDONLY | os.O_CLOEXEC)
+
+    def renew(self) -> None:
+        """Call before every fork. A process may make one pid namespace, unless it goes home before the next."""
+        kernel.setns(self._home, kernel.NEWPID)
+        kernel.unshare(kernel.NEWPID)
+
+
+def fresh_tmp(size: int) -> None:
+    """Give the calling process, a run about to start, a /tmp of its own of at most so many bytes."""
+    kernel.unshare(kernel.NEWNS)
+    flags = kernel.MS_NOSUID | kernel.MS_NODEV | kernel.MS_NOEXEC
+    kernel.mount("tmpfs", TMP, "tmpfs", flags, f"size={size},nr_inodes=4096,mode=777")
+    os.chdir(TMP)

@@ -1,0 +1,224 @@
+"""One run, or two that talk, as the host sees them: descriptors to hand over, pipes to drain, replies to wait for.
+
+The host reads what the programs print, as it comes and up to a cap, so that a program can never fill a pipe and wait.
+What a run came to is decided here, from what the zygote measured and the kernel reported, and never from what the program
+says of itself.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tossup.sandbox.files import MemoryFile
+from tossup.sandbox.words import Limits, Outcome, Result
+from tossup.sandbox.worker import Worker, WorkerError
+
+STDERR_BYTES = 16 << 10
+"""How much of the end of stderr is kept."""
+GRACE_S = 60.0
+"""How long after the wall limit a zygote may take to say that it has killed its run."""
+CHUNK = 1 << 16
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """A program ready to be handed over: its source, and a place for the compiled form where it runs more than once."""
+
+    source: MemoryFile
+    code: MemoryFile | None = None
+
+
+class Capture:
+    """The host's end of a pipe from a program. Past the cap it keeps the start, or with `tail` the end."""
+
+    def __init__(self, cap: int, tail: bool = False) -> None:
+        self.fd, self.theirs = os.pipe()
+        os.set_blocking(self.fd, False)
+        self._cap, self._tail = cap, tail
+        self.data = bytearray()
+        self.overflow = False
+
+    def read(self) -> bool:
+        """Take what is there, one chunk at most; False once there is nothing (now, or ever)."""
+        try:
+            chunk = os.read(self.fd, CHUNK)
+        except BlockingIOError:
+            return False
+        self.data += chunk
+        if len(self.data) > self._cap:
+            self.overflow = True
+            if self._tail:
+                del self.data[: -self._cap]
+            else:
+                del self.data[self._cap :]
+        return bool(chunk)
+
+    def close_theirs(self) -> None:
+        """Close the program's end in the host, once it has been handed over."""
+        if self.theirs >= 0:
+            os.close(self.theirs)
+            self.theirs = -1
+
+    def close(self) -> None:
+        """Close what is still open."""
+        self.close_theirs()
+        os.close(self.fd)
+
+
+class Run:
+    """A job on a worker, from the hand-over to its result. `stop_on_overflow` is off where what is printed is not judged."""
+
+    def __init__(self, worker: Worker, limits: Limits, stop_on_overflow: bool = True, verdict: int = 0) -> None:
+        self.worker, self.limits = worker, limits
+        self._stop_on_overflow = stop_on_overflow
+        self.reply: Mapping[str, Any] | None = None
+        self.failure = ""
+        self.captures = [Capture(limits.output_bytes), Capture(STDERR_BYTES, tail=True)]
+        if verdict:
+            self.captures.append(Capture(verdict))
+
+    def start(self, program: Program, stdin: bytes, argv: Sequence[str], peers: Sequence[int] = ()) -> None:
+        """Hand the job over. The program sees `peers` as 3, 4; where there is a verdict pipe, as 5.
+
+        Raises:
+            WorkerError: the worker has gone.
+            OSError: the host is out of descriptors or memory.
+        """
+        limits = self.limits
+        with MemoryFile(stdin) as data:
+            stdout, stderr, *verdict = (c.theirs for c in self.captures)
+            fds = [program.source.fileno(), data.fileno(), stdout, stderr, *peers, *verdict]
+            layout = [0, -1, *range(1, len(fds))]
+            if program.code is not None:
+                layout[1] = len(fds)
+                fds.append(program.code.fileno())
+            job = {
+                "layout": layout,
+                "argv": list(argv),
+                "cpu_seconds": limits.cpu_seconds,
+                "wall_seconds": limits.wall,
+                "memory_bytes": limits.memory_bytes,
+                "file_bytes": limits.file_bytes,
+                "open_files": limits.open_files,
+                "threads": limits.threads,
+            }
+            self.worker.send(job, fds)
+        for capture in self.captures:
+            capture.close_theirs()
+
+    def read(self, capture: Capture) -> bool:
+        """Drain a bit of one pipe; a program that prints too much is stopped."""
+        more = capture.read()
+        if capture.overflow and capture is self.captures[0] and self._stop_on_overflow and self.reply is None:
+            self.worker.stop()
+        return more
+
+    def finish(self) -> None:
+        """Take the reply and what is left in the pipes; nobody is there any more to write."""
+        try:
+            self.reply = self.worker.receive()
+        except WorkerError as e:
+            self.failure = str(e)
+            return
+        for capture in self.captures:
+            while self.read(capture):
+                pass
+
+    @property
+    def done(self) -> bool:
+        """Whether there is nothing more to wait for."""
+        return self.reply is not None or bool(self.failure)
+
+    def close(self) -> None:
+        """Close the host's ends of the pipes."""
+        for capture in self.captures:
+            capture.close()
+
+    def result(self) -> Result:
+        """What became of it."""
+        if self.failure or self.reply is None:
+            return Result(Outcome.INFRA, reason=self.failure or "no reply")
+        reply = self.reply
+        if "error" in reply:
+            return Result(Outcome.INFRA, reason=reply["error"])
+        stdout, stderr = self.captures[0], bytes(self.captures[1].data)
+        printed_too_much = stdout.overflow and self._stop_on_overflow
+        outcome, reason = explain(reply, self.limits, printed_too_much, stderr)
+        return Result(
+            outcome=outcome,
+            stdout=bytes(stdout.data),
+            stderr=stderr,
+            exit_code=reply["exit"],
+            cpu_seconds=reply["cpu"],
+            wall_seconds=reply["wall"],
+            peak_bytes=reply["peak"],
+            reason=reason,
+        )
+
+
+def drive(runs: Sequence[Run], finished: Run | None = None) -> None:
+    """Drain and wait until all runs are done; when `finished` is, the others are stopped."""
+    deadline = time.monotonic() + max(run.limits.wall for run in runs) + GRACE_S
+    poll = select.poll()
+    sources: dict[int, tuple[Run, Capture | None]] = {}
+    for run in runs:
+        sources.update({capture.fd: (run, capture) for capture in run.captures})
+        sources[run.worker.fileno()] = (run, None)
+    for fd in sources:
+        poll.register(fd, select.POLLIN)
+    while not all(run.done for run in runs):
+        events = poll.poll(max(0.0, 1000 * (deadline - time.monotonic())))
+        if not events and time.monotonic() > deadline:
+            for run in runs:
+                run.failure = run.failure or "the worker did not answer"
+            return
+        for fd, _ in events:
+            run, capture = sources[fd]
+            if capture is not None:
+                if not run.read(capture):
+                    poll.unregister(fd)
+                continue
+            run.finish()
+            poll.unregister(fd)
+            if run is finished:
+                for other in runs:
+                    if not other.done:
+                        other.worker.stop()
+
+
+def explain(reply: Mapping[str, Any], limits: Limits, printed_too_much: bool, stderr: bytes) -> tuple[Outcome, str]:
+    """The outcome and one line for a person, from what the zygote measured."""
+    if not reply["started"]:
+        return Outcome.INFRA, f"the jail could not be closed: {reply['message'] or 'the child died'}"
+    if printed_too_much:
+        return Outcome.OUTPUT, f"more than {limits.output_bytes} bytes on stdout"
+    limit = {
+        "timeout_cpu": (Outcome.TIMEOUT_CPU, f"CPU limit {limits.cpu_seconds:g} s"),
+        "timeout_wall": (Outcome.TIMEOUT_WALL, f"wall limit {limits.wall:g} s, after {reply['cpu']:.2f} s of CPU time"),
+        "threads": (Outcome.POLICY, f"more than {limits.threads} threads"),
+        "memory": (Outcome.MEMORY, f"memory limit {limits.memory_bytes >> 20} MiB"),
+        "stopped": (Outcome.ERROR, "stopped when the tests had ended"),
+    }
+    if reply["killed"]:
+        return limit[reply["killed"]]
+    code = reply["exit"]
+    last = stderr.decode(errors="replace").strip().rpartition("\n")[2][:300]
+    if code == 0:
+        return Outcome.FINISHED, ""
+    if code == -signal.SIGSYS:
+        return Outcome.POLICY, "killed for a forbidden system call"
+    if code == -signal.SIGKILL:
+        if reply["peak"] * 2 > limits.memory_bytes:
+            return Outcome.MEMORY, "killed by the system for want of memory"
+        return Outcome.INFRA, "killed from outside"
+    if code < 0:
+        return Outcome.ERROR, f"killed by signal {-code} ({signal.strsignal(-code)})"
+    if last.partition(":")[0].endswith("MemoryError"):
+        return Outcome.MEMORY, f"memory limit {limits.memory_bytes >> 20} MiB: {last}"
+    return Outcome.ERROR, f"exit status {code}" + (f": {last}" if last else "")

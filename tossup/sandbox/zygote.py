@@ -1,0 +1,167 @@
+"""The zygote: a small, fresh interpreter that forks one jailed child per run.
+
+    host process            zygote (exec'd by the host)                child (forked per run)
+    ------------            ---------------------------                ----------------------
+    starts the zygote  ->   namespaces, root, preloads
+                       <-   {"ready": ...} or {"error": ...}
+    job + descriptors  ->   fork                               ->      closes the jail, becomes the program
+    reads the child's output by itself; may send "stop"                writes to the host's pipes
+                            waits; watches CPU, wall, threads  <-      ends or is killed
+                       <-   how it ended, what it used
+
+The host is never forked: its children would see its heap, its environment and its devices. The zygote has a made-up
+environment, no descriptor of the host but the control socket, and never reads a program, its data or its output.
+Under the namespaces backend two processes stand for it: a guard outside, which watches the host's life, and the zygote
+proper, pid 1 of the pid namespace, so that its death takes everything along.
+
+It runs by `python -s -P -S -c ...` and imports its siblings without `tossup/__init__`.
+"""
+
+from __future__ import annotations
+
+import errno
+import gc
+import importlib
+import json
+import mmap
+import os
+import select
+import signal
+import socket
+import sys
+import types
+from typing import Any
+
+from tossup.sandbox import kernel, landlock, namespaces, seccomp
+from tossup.sandbox.child import RUNNING, Jail, Job, become_program
+from tossup.sandbox.watch import Watch
+
+LOW_DESCRIPTORS = 8
+"""Kept busy, so that what the host sends never lies where a child puts its pipes (0 to 5)."""
+COMMON = """
+    abc array atexit base64 bisect cmath collections collections.abc contextlib copy csv dataclasses datetime decimal
+    enum fractions functools hashlib heapq inspect io itertools json math numbers operator os queue random re
+    statistics string struct sys textwrap threading time traceback types typing unicodedata warnings
+"""
+"""Imported before any fork: what programs import all the time costs 1 to 5 ms each when it is imported cold."""
+
+
+def main(control_fd: int, config_fd: int) -> None:
+    """Set up what the configuration says, then serve jobs until the host goes away. Never returns."""
+    control = socket.socket(fileno=control_fd)
+    host = os.pidfd_open(os.getppid())
+    with open(config_fd) as f:
+        config = json.load(f)
+    try:
+        if config["backend"] == "namespaces":
+            namespaces.leave_host()
+            zygote = os.fork()
+            if zygote:
+                control.close()
+                guard(zygote, host)
+            kernel.die_with_parent()
+        server = Zygote(control, host, config)
+    except Exception as e:  # noqa: BLE001 - whatever failed, the host reports it as the reason
+        code = e.errno if isinstance(e, OSError) else None
+        control.send(json.dumps({"error": f"{type(e).__name__}: {e}"[:4000], "errno": code}).encode())
+        os._exit(1)
+    control.send(json.dumps({"ready": server.layers}).encode())
+    server.serve()
+    os._exit(0)
+
+
+def guard(zygote: int, host: int) -> None:
+    """Stay outside, end with the zygote, and end it when the host is gone. Never returns."""
+    os.closerange(0, host)
+    os.closerange(host + 1, 1 << 20)
+    zygote_fd = os.pidfd_open(zygote)
+    poll = select.poll()
+    poll.register(zygote_fd, select.POLLIN)
+    poll.register(host, select.POLLIN)
+    poll.poll()
+    os.kill(zygote, signal.SIGKILL)
+    os.waitpid(zygote, 0)
+    os._exit(0)
+
+
+class Zygote:
+    """What is prepared once, and the loop over jobs."""
+
+    def __init__(self, control: socket.socket, host: int, config: dict[str, Any]) -> None:
+        while os.open("/dev/null", os.O_RDWR | os.O_CLOEXEC) < LOW_DESCRIPTORS:
+            pass
+        self._control, self._host = control, host
+        self._watch = Watch(control, host)
+        backend = config["backend"]
+        in_namespaces = backend == "namespaces"
+        self._pids = namespaces.PidNamespaces() if in_namespaces else None
+        if in_namespaces:
+            namespaces.build_root(config["readable"], config["devices"])
+        else:
+            os.chdir("/")
+        self._preload(config)
+        rules = self._landlock(config) if backend in ("namespaces", "landlock") else None
+        program = seccomp.compile_filter() if backend != "none" else None
+        self._jail = Jail(in_namespaces, rules, program, parent=0 if in_namespaces else os.getpid())
+        self.layers = [name for name, on in (("landlock", rules is not None), ("seccomp", program is not None)) if on]
+        self._stage = mmap.mmap(-1, mmap.PAGESIZE)
+        gc.collect()
+        gc.freeze()
+        gc.disable()
+
+    def _preload(self, config: dict[str, Any]) -> None:
+        sys.path += config["site"]
+        for name in (*COMMON.split(), *config["preload"]):
+            importlib.import_module(name)
+        for name, source in config["modules"].items():
+            module = types.ModuleType(name)
+            sys.modules[name] = module
+            exec(compile(source, f"{name}.py", "exec", dont_inherit=True), module.__dict__)
+        for name in [name for name in sys.modules if name.split(".")[0] == "tossup"]:
+            del sys.modules[name]
+        sys.argv, sys.orig_argv = ["main.py"], []
+
+    def _landlock(self, config: dict[str, Any]) -> int | None:
+        in_namespaces = config["backend"] == "namespaces"
+        try:
+            writable = [namespaces.HOLDER] if in_namespaces else []
+            return landlock.ruleset(config["readable"], config["devices"], writable)
+        except OSError as e:
+            if in_namespaces and e.errno in (errno.ENOSYS, errno.EOPNOTSUPP):
+                return None  # here it is a second fence behind the mounts
+            raise
+
+    def serve(self) -> None:
+        """One job after another, until the host closes the socket or dies."""
+        poll = select.poll()
+        poll.register(self._control, select.POLLIN)
+        poll.register(self._host, select.POLLIN)
+        while True:
+            if any(fd == self._host for fd, _ in poll.poll()):
+                return
+            message, fds, _, _ = socket.recv_fds(self._control, 1 << 16, 16)
+            if not message:
+                return
+            if message != b"stop":  # else: it came too late for the run that it meant
+                self._control.send(json.dumps(self._run(json.loads(message), fds)).encode())
+
+    def _run(self, request: dict[str, Any], fds: list[int]) -> dict[str, Any]:
+        wall_seconds = request.pop("wall_seconds")
+        layout = tuple(fds[i] if i >= 0 else -1 for i in request.pop("layout"))
+        job = Job(fds=layout, argv=tuple(request.pop("argv")), **request)
+        self._stage[:] = bytes(mmap.PAGESIZE)
+        try:
+            if self._pids is not None:
+                self._pids.renew()
+            child = os.fork()
+        except OSError as e:
+            child, failure = -1, f"fork: {e}"
+        if child == 0:
+            become_program(self._jail, job, self._stage)
+        for fd in fds:
+            os.close(fd)
+        if child < 0:
+            return {"error": failure}
+        reply = self._watch.wait(child, job, wall_seconds)
+        message = bytes(self._stage[1:]).rstrip(b"\0").decode(errors="replace")
+        return {**reply, "started": self._stage[0] == RUNNING, "message": message}
