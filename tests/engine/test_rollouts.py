@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 
-from conftest import make_group
+import pytest
 
 from tossup.engine.config import SamplingConfig
 from tossup.engine.rollouts import judge, stream
-from tossup.records import Problem, Rollout, Ruling, Stop
+from tossup.records import Problem, Rollout, Ruling, Stop, TossupError
 
 PROBLEM = Problem("p", "1+1", "2", verifier="exact")
 
@@ -32,15 +32,10 @@ def test_truncated_answers_follow_the_named_policy() -> None:
     assert "no room" in rulings("judge")[4][1]
 
 
-def test_a_broken_verifier_is_undecided_and_leaves_the_group() -> None:
-    group = make_group("1010")
-    problem = dataclasses.replace(PROBLEM, verifier="os.path:nonsense_that_is_not_there")
-    try:
-        verdicts = judge([(problem, r) for r in group.rollouts], SamplingConfig())
-    except Exception as e:
-        assert "nonsense_that_is_not_there" in str(e)  # noqa: PT017 -- either way is an honest answer
-    else:
-        assert all(v.ruling is Ruling.UNDECIDED for v in verdicts)
+def test_a_verifier_that_is_not_there_is_the_user_s_to_fix() -> None:
+    problem = dataclasses.replace(PROBLEM, verifier="os.path:not_there")
+    with pytest.raises(TossupError, match="not_there"):
+        judge([(problem, rollout("2"))], SamplingConfig())
 
 
 def test_streams_differ_by_every_part_of_their_path() -> None:

@@ -61,7 +61,9 @@ def load(name: str, device: str = "auto", dtype: str = "auto") -> Policy:
         TossupError: there is no such model here, or no such device.
     """
     from transformers import AutoModelForCausalLM, AutoTokenizer
+    from transformers.utils import logging
 
+    logging.disable_progress_bar()  # type: ignore[no-untyped-call]
     place = _device(device)
     source = str(arithmetic.checkpoint_path()) if name == "builtin:arithmetic" else name
     if name.startswith("builtin:") and source == name:

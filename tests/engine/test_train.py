@@ -1,0 +1,257 @@
+"""The loop on the built-in recipe: tokens add up, a killed run resumes as if nothing had happened, dead ends are said."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from tossup.curriculum.ledger import scan_ledger
+from tossup.curriculum.pool import Pool, read_pool
+from tossup.engine import checkpoint
+from tossup.engine.arithmetic import recipe_path
+from tossup.engine.config import TrainConfig, load
+from tossup.engine.train import train
+from tossup.records import Problem, TossupError
+
+SMALL = {
+    "steps": 6,
+    "rollout.problems_per_step": 6,
+    "rollout.group_size": 4,
+    "eval.problems": 20,
+    "eval.samples": 2,
+    "eval.every": 3,
+    "threads": 1,
+}
+
+
+class Silent:
+    """Looks on and remembers."""
+
+    def __init__(self) -> None:
+        self.notes: list[str] = []
+        self.steps: list[dict[str, float]] = []
+
+    def note(self, text: str) -> None:
+        self.notes.append(text)
+
+    def generated(self, answers: int) -> None:
+        pass
+
+    def step(self, step: int, metrics: Mapping[str, float]) -> None:
+        self.steps.append(dict(metrics))
+
+
+def config(out: Path, **changes: Any) -> TrainConfig:
+    changes = {name.replace("__", "."): value for name, value in changes.items()}
+    return load(TrainConfig, recipe_path(), SMALL | {"out": str(out)} | changes)
+
+
+def rows(run: Path) -> pl.DataFrame:
+    """The ledger without wall times and the run's name."""
+    frame = scan_ledger(run / "ledger").drop("run", "generate_seconds", "verify_seconds").collect()
+    return frame.sort("group", "sample")
+
+
+def figures(run: Path) -> list[dict[str, float]]:
+    """The metrics without wall times."""
+    lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    return [{k: v for k, v in line.items() if not k.startswith("time/") and k != "seconds"} for line in lines]
+
+
+def assert_same_run(a: Path, b: Path) -> None:
+    assert rows(a).equals(rows(b))
+    assert figures(a) == figures(b)
+    weights_a, weights_b = (load_file(run / "model" / "model.safetensors") for run in (a, b))
+    assert weights_a.keys() == weights_b.keys()
+    for name in weights_a:
+        torch.testing.assert_close(weights_a[name], weights_b[name], rtol=0, atol=0)
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An uninterrupted run."""
+    out = tmp_path_factory.mktemp("whole") / "run"
+    train(config(out), Silent())
+    return out
+
+
+def test_every_generated_token_has_a_fate(whole: Path) -> None:
+    summary = json.loads((whole / "summary.json").read_text())
+    ledger = rows(whole)
+    assert sum(summary["tokens"].values()) == summary["tokens_generated"] == ledger["response_tokens"].sum()
+    assert ledger.group_by("group", "sample").len()["len"].max() == 1
+    by_step = {line["step"]: line for line in figures(whole)}
+    assert len(by_step) == 6
+    for step, line in by_step.items():
+        fates = sum(
+            v for k, v in line.items() if k.startswith("tokens/") and k not in ("tokens/generated", "tokens/total")
+        )
+        assert fates == line["tokens/generated"] == ledger.filter(pl.col("step") == step)["response_tokens"].sum()
+        parts = ("effective", "too_easy", "too_hard", "unjudged")
+        assert sum(line[f"rollout/{part}"] for part in parts) == pytest.approx(1)
+
+
+def test_tokens_add_up_when_surplus_groups_wait(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    summary = train(config(run, curriculum__refill=True, curriculum__max_waves=3), Silent())
+    assert sum(summary["tokens"].values()) == summary["tokens_generated"]
+    assert summary["tokens_generated"] == rows(run)["response_tokens"].sum()
+    kept = rows(run).filter(pl.col("fate") == "trained").group_by("step").agg(pl.col("group").n_unique())
+    assert kept["group"].max() <= 6
+
+
+def test_the_summary_and_the_folder_are_what_the_docs_say(whole: Path) -> None:
+    summary = json.loads((whole / "summary.json").read_text())
+    for name in ("accuracy_before", "accuracy_after", "tokens_generated", "wasted_share", "seconds", "run"):
+        assert summary[name] is not None
+    assert summary["ended_by"] == "steps"
+    pool = read_pool(whole / "pool.parquet")
+    ledger = rows(whole)
+    assert int(pool.attempts.sum()) > 0
+    for problem, attempts, right in zip(pool.ids, pool.attempts, pool.correct, strict=True):
+        if attempts:
+            last = ledger.filter(pl.col("problem") == problem)
+            last = last.filter(pl.col("group") == last["group"].max())
+            assert (attempts, right) == (last["reward"].count(), last["reward"].sum())
+
+
+def test_the_same_command_shows_a_finished_run_and_more_steps_continue_it(whole: Path, tmp_path: Path) -> None:
+    short = tmp_path / "run"
+    train(config(short, steps=3), Silent())
+    again = Silent()
+    train(config(short, steps=3), again)
+    assert again.steps == []
+    train(config(short), Silent())
+    assert_same_run(short, whole)
+
+
+def test_other_settings_do_not_mix_into_a_run(whole: Path) -> None:
+    with pytest.raises(TossupError, match=r"other settings.*\n.*update\.lr"):
+        train(config(whole, update__lr=1.0), Silent())
+
+
+def run_command(out: Path, **changes: str) -> subprocess.Popen[bytes]:
+    options = [f"--{name}={value}" for name, value in (SMALL | changes).items()]
+    options = [option.replace("--eval.", "--eval-").replace("--rollout.", "--") for option in options]
+    options = [option.replace("_", "-") for option in options]
+    code = "import sys; from tossup.cli import main; main(sys.argv[1:])"
+    command = [sys.executable, "-c", code, "train", "--json", f"--out={out}", *options]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True)
+
+
+def test_a_run_killed_at_random_instants_equals_an_uninterrupted_one(whole: Path, tmp_path: Path) -> None:
+    """SIGKILL at a random delay after a random part of the ledger appears, until the run is through."""
+    out = tmp_path / "run"
+    rng = random.Random(0)
+    kills = 0
+    for parts in (1, 3, 5):
+        process = run_command(out)
+        begun = len(list((out / "ledger").glob("step-*.parquet"))) if out.exists() else 0
+        while process.poll() is None and len(list(out.glob("ledger/step-*.parquet"))) < max(parts, begun):
+            time.sleep(0.001)
+        time.sleep(rng.random() * 0.05)
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+            kills += 1
+        process.communicate()
+    assert kills >= 2
+    output, errors = run_command(out).communicate()
+    assert json.loads(output.splitlines()[-1])["run"] == str(out), errors.decode()
+    assert_same_run(out, whole)
+
+
+def test_an_interrupt_leaves_a_run_that_resumes(whole: Path, tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    process = run_command(out)
+    while not list(out.glob("checkpoints/step-*.pt")):
+        assert process.poll() is None
+        time.sleep(0.005)
+    os.killpg(process.pid, signal.SIGINT)
+    _, errors = process.communicate()
+    assert process.returncode == 130
+    assert b"same command resumes" in errors
+    assert b"Traceback" not in errors
+    train(config(out), Silent())
+    assert_same_run(out, whole)
+
+
+def test_two_processes_do_not_write_one_run(tmp_path: Path) -> None:
+    from tossup.engine.folder import RunFolder
+
+    with RunFolder(tmp_path / "run").held(), pytest.raises(TossupError, match="another process"):
+        train(config(tmp_path / "run"), Silent())
+
+
+@pytest.mark.parametrize(
+    ("reference", "verifier", "says"),
+    [
+        ("never this", "exact", "all impossible"),
+        ("anything", "test_train:always_right", "all solved"),
+        ("anything", "test_train:broken", "verifier broken"),
+    ],
+)
+def test_a_pool_with_nothing_to_learn_ends_with_the_reason(
+    tmp_path: Path, reference: str, verifier: str, says: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parent))
+    Pool.of([Problem(f"p{i}", f"a{i}+a1=", reference, verifier, "d") for i in range(8)]).write(tmp_path / "pool.jsonl")
+    small = config(
+        tmp_path / "run", steps=500, pool=str(tmp_path / "pool.jsonl"), eval_pool="", curriculum__patience=20
+    )
+    summary = train(small, Silent())
+    assert summary["ended_by"] == f"nothing left to learn: {says}"
+    assert summary["wasted_share"] == 1
+    assert summary["steps"] < 500
+    assert train(small, Silent())["ended_by"] == summary["ended_by"]
+
+
+def always_right(problem: Problem, response: str) -> bool:
+    return True
+
+
+def broken(problem: Problem, response: str) -> bool:
+    raise RuntimeError("no disk, no network, no luck")
+
+
+@pytest.mark.parametrize(
+    ("lines", "says"),
+    [
+        ("", "no rows"),
+        ('{"prompt": "a1+a1=", "reference": "a2"}\n{"prompt": "a1', "line 2|row 2|:2"),
+        (None, "no such|not there|there is no|does not exist"),
+    ],
+)
+def test_a_pool_that_cannot_be_read_is_an_error_that_names_it(tmp_path: Path, lines: str | None, says: str) -> None:
+    path = tmp_path / "pool.jsonl"
+    if lines is not None:
+        path.write_text(lines)
+    with pytest.raises(TossupError, match=says) as error:
+        train(config(tmp_path / "run", pool=str(path)), Silent())
+    assert "pool.jsonl" in str(error.value)
+
+
+def test_a_torn_checkpoint_and_a_torn_metrics_line_do_no_harm(whole: Path, tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    train(config(out, steps=4), Silent())
+    for name in ("ledger", "checkpoints"):
+        (out / name / ".part-step-00000004-dead").write_bytes(b"half a file")
+    with (out / "metrics.jsonl").open("a") as file:
+        file.write('{"step": 4, "rollout/rew')
+    newest = checkpoint.latest(out / "checkpoints")
+    assert newest is not None
+    newest.unlink()  # as if the kill had come before the last checkpoint
+    train(config(out), Silent())
+    assert_same_run(out, whole)
