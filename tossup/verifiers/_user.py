@@ -7,26 +7,43 @@ The function takes `(problem: Problem, response: str)` and returns True or 1 (co
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable
 from dataclasses import asdict
 from functools import cache
 from typing import Any
 
-from tossup.records import Problem, Ruling, Verdict, correct, undecided, wrong
+from tossup.records import Problem, Ruling, TossupError, Verdict, correct, undecided, wrong
 from tossup.verifiers._worker import load
 from tossup.verifiers.registry import Verifier
 from tossup.verifiers.workers import Outcome, Workers
 
-CPU_S, WALL_S, MEMORY_MB = 10.0, 60.0, 4096
-"""Limits of one call. The wall limit leaves room for a judge on the network."""
+SECONDS_VARIABLE = "TOSSUP_FUNCTION_SECONDS"
+CPU_S, MEMORY_MB = 10.0, 4096
+"""Limits of one call, the first unless the variable says otherwise. Ten times as much wall time leaves room for a judge
+on the network."""
+
+
+def cpu_seconds() -> float:
+    """The CPU seconds that one call of a user's function may take.
+
+    Raises:
+        TossupError: the variable holds no positive number.
+    """
+    text = os.environ.get(SECONDS_VARIABLE, "")
+    try:
+        seconds = float(text) if text else CPU_S
+    except ValueError:
+        seconds = 0.0
+    if not 0 < seconds < float("inf"):
+        raise TossupError(f"{SECONDS_VARIABLE} is {text!r}: set it to a number of seconds above 0, or unset it")
+    return seconds
 
 
 def verifier(name: str) -> Verifier:
     """The verifier for a user's function. The function is loaded by the first worker, not here."""
     warm_up = [[name, None, ""]]
-    workers = Workers(
-        f"{__name__}:run", timeout_s=CPU_S, wall_s=WALL_S, memory_mb=MEMORY_MB, warm_up=warm_up, label=name
-    )
+    workers = Workers(f"{__name__}:run", timeout_s=cpu_seconds(), memory_mb=MEMORY_MB, warm_up=warm_up, label=name)
 
     def judge(problem: Problem, response: str) -> Verdict:
         # Meta can hold what JSON cannot (dates of a Parquet file): such values travel as text.

@@ -1,15 +1,15 @@
 """The verifiers in other trainers: TRL's `reward_funcs`, verl's `compute_score`, or a plain function.
 
-TRL, with a dataset that has a column of answer keys; an undecided completion gets None, which TRL leaves out of the
-reward instead of counting it as wrong:
+TRL, with a dataset that has a column of answer keys; an undecided completion gets None, which TRL leaves out of its
+group's mean and gives no advantage:
 
     from tossup.verifiers.adapters import trl_reward
     trainer = GRPOTrainer(model, reward_funcs=[trl_reward("math", reference="answer")], train_dataset=dataset, ...)
 
 verl, in its configuration:
 
-    custom_reward_function.path=pkg://tossup.verifiers.adapters
-    custom_reward_function.name=verl_score
+    reward.custom_reward_function.path=pkg://tossup.verifiers.adapters
+    reward.custom_reward_function.name=verl_score
 
 A plain function, for anything else:
 
@@ -91,7 +91,7 @@ def verl_score(
     """verl's `compute_score`: the score, with `acc` and `undecided` beside it for verl's own metrics.
 
     verl has no way to leave a rollout out: an undecided one gets `undecided` as its score. Watch the metric of the same
-    name, and set another value or another verifier by `custom_reward_function.reward_kwargs`. `extra_info["verifier"]`,
+    name, and set another value or another verifier by `reward.custom_reward_function.reward_kwargs`. `extra_info["verifier"]`,
     where a row has it, says who judges it.
     """
     info = extra_info or {}
