@@ -33,3 +33,19 @@ def math_score(response: str, reference: str) -> float | None:
 
     verdict = judge(response, reference)
     return verdict.reward if verdict.decided else None
+
+
+def judge_row(problem: dict[str, Any], solution: str, format: str) -> str:  # noqa: A002  (the script's own word)
+    """For score_code.py: 'correct', 'wrong' or 'undecided'. TOSSUP_SANDBOX chooses the backend."""
+    from tossup.verifiers.code import judge
+
+    return judge({**problem, "limits": {"cpu_seconds": 10, "wall_seconds": 50}}, solution, format).ruling.value
+
+
+def judge_program(code: str, tests: dict[str, Any]) -> str:
+    """For score_sandbox.py: 'correct', 'wrong' or 'undecided'."""
+    from tossup.verifiers.code import close, judge
+
+    judge_program.close = close  # type: ignore[attr-defined]  (the script calls it last)
+    limits = {"cpu_seconds": 4, "wall_seconds": 12, "memory_mb": 512}
+    return judge({**tests, "limits": limits}, code, tests["kind"]).ruling.value

@@ -1,0 +1,238 @@
+"""From a task and a program to a verdict, through the sandbox.
+
+    host (here)                             jailed processes
+    StdinTask   run_many, one per case  ->  the program itself; what it prints is compared here
+    CallsTask   run                     ->  candidate.calls: gets arguments, gives results; compared here
+    ChecksTask  converse                ->  candidate.serve and proxy.run; the verdict comes from the tests' process only
+
+No expected value enters a process that holds model code. A failure of the sandbox is UNDECIDED; whatever the program does to
+itself is WRONG.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+from collections.abc import Sequence
+from importlib import resources
+from threading import Lock
+from typing import Any
+
+from tossup.records import Verdict, correct, undecided, wrong
+from tossup.sandbox import Limits, Outcome, Result, Sandbox
+from tossup.verifiers.code.codec import CodecError, Decoder, Encoder, Json
+from tossup.verifiers.code.compare import output_difference, shown
+from tossup.verifiers.code.library import install
+from tossup.verifiers.code.task import Bounds, Call, CallsTask, ChecksTask, StdinTask, Task
+
+JAILED = ("codec", "library", "wire", "candidate", "minipytest", "proxy")
+"""The files that the jailed processes load, each after those that it imports."""
+TESTS_CPU_SECONDS = 20.0
+"""CPU time for trusted test code, beyond what the program may use itself."""
+KILLED = {Outcome.TIMEOUT_CPU, Outcome.TIMEOUT_WALL, Outcome.MEMORY, Outcome.OUTPUT, Outcome.POLICY}
+
+install()
+
+
+class Judge:
+    """Judges programs in sandboxes that it starts when they are first needed: one plain, one with NumPy loaded.
+
+    `backend` as for `Sandbox`. Safe to call from many threads.
+    """
+
+    def __init__(self, backend: str = "auto", workers: int | None = None) -> None:
+        self._backend, self._workers = backend, workers
+        self._boxes: dict[bool, Sandbox] = {}
+        self._lock = Lock()
+
+    def judge(self, task: Task, program: str, bounds: Bounds) -> Verdict:
+        """Judge a program."""
+        try:
+            program.encode()
+        except UnicodeEncodeError:
+            return wrong("the program is not valid Unicode text")
+        match task:
+            case StdinTask():
+                return self._stdin(task, program, bounds)
+            case CallsTask():
+                return self._calls(task, program, bounds)
+            case ChecksTask():
+                return self._checks(task, program, bounds)
+
+    def close(self) -> None:
+        """End all worker processes. The next judgement starts new ones."""
+        with self._lock:
+            boxes, self._boxes = self._boxes, {}
+        for box in boxes.values():
+            box.close()
+
+    def _box(self, *sources: str) -> Sandbox:
+        numpy = any("numpy" in source for source in sources)
+        with self._lock:
+            if numpy not in self._boxes:
+                package = resources.files(__package__)
+                modules = {f"{__package__}.{name}": str(package / f"{name}.py") for name in JAILED}
+                modules["code_judge"] = str(package / "jailed.py")
+                preload = ("numpy",) if numpy else ()
+                self._boxes[numpy] = Sandbox(self._backend, self._workers, preload, modules=modules)
+            return self._boxes[numpy]
+
+    def _stdin(self, task: StdinTask, program: str, bounds: Bounds) -> Verdict:
+        if not task.cases:
+            return undecided("the problem has no tests")
+        faults: list[str] = []
+        longest = max(len(c.expected) for c in task.cases)
+        limits = _limits(bounds, output_bytes=min(bounds.output_mb << 20, (1 << 20) + 16 * longest))
+
+        def go_on(index: int, result: Result) -> bool:
+            case = task.cases[index]
+            if result.outcome is Outcome.FINISHED:
+                fault = output_difference(case.expected, result.stdout, task.tolerance)
+            else:
+                fault = result.reason
+            if fault:
+                faults.append(fault)
+            return not fault
+
+        stdins = (c.given.encode("utf-8", "surrogatepass") for c in task.cases)
+        results = self._box(program).run_many(program, stdins, limits=limits, go_on=go_on)
+        if results[-1].outcome is Outcome.INFRA:
+            return undecided(f"sandbox: {results[-1].reason}")
+        if faults:
+            return wrong(f"{_place(len(results) - 1, len(task.cases))}: {faults[0]}")
+        return correct(f"{len(results)} of {len(task.cases)} tests passed")
+
+    def _calls(self, task: CallsTask, program: str, bounds: Bounds) -> Verdict:
+        if not task.calls:
+            return undecided("the problem has no tests")
+        payload = {
+            "prelude": task.prelude,
+            "solution": program,
+            "entry": task.entry,
+            "method": task.method,
+            "calls": [Encoder().document([list(c.args), dict(c.kwargs)]) for c in task.calls],
+        }
+        run = "import code_judge; code_judge.calls()"
+        limits = _limits(bounds, output_bytes=bounds.output_mb << 20)
+        result = self._box(program, *task.prelude).run(run, json.dumps(payload).encode(), limits=limits)
+        if result.outcome is Outcome.INFRA:
+            return undecided(f"sandbox: {result.reason}")
+        *answers, _ = result.stdout.split(b"\n", len(task.calls) + 1)
+        return _verdict_of_answers(task.calls, answers, result)
+
+    def _checks(self, task: ChecksTask, program: str, bounds: Bounds) -> Verdict:
+        nonce = secrets.token_hex(16)
+        tests = {
+            "nonce": nonce,
+            "prelude": task.prelude,
+            "helpers": task.helpers,
+            "names": task.names,
+            "code": task.code,
+            "alias": task.alias,
+            "mode": "pytest" if task.pytest else "script",
+        }
+        limits = _limits(bounds, output_bytes=1 << 16)
+        spare = Bounds(bounds.cpu_seconds + TESTS_CPU_SECONDS, limits.wall, 2 * bounds.memory_mb, bounds.output_mb)
+        talk = self._box(program, task.code, *task.prelude, *task.helpers).converse(
+            "import code_judge; code_judge.serve()",
+            "import code_judge; code_judge.run()",
+            candidate_stdin=json.dumps({"prelude": task.prelude, "solution": program}).encode(),
+            tests_stdin=json.dumps(tests).encode(),
+            candidate_limits=limits,
+            tests_limits=_limits(spare, output_bytes=1 << 16),
+        )
+        for result in (talk.tests, talk.candidate):
+            if result.outcome is Outcome.INFRA:
+                return undecided(f"sandbox: {result.reason}")
+        return _verdict_of_tests(talk.verdict, nonce, talk.candidate, talk.tests)
+
+
+def _limits(bounds: Bounds, output_bytes: int) -> Limits:
+    return Limits(
+        cpu_seconds=bounds.cpu_seconds,
+        wall_seconds=bounds.wall_seconds,
+        memory_bytes=bounds.memory_mb << 20,
+        output_bytes=output_bytes,
+    )
+
+
+def _place(index: int, count: int) -> str:
+    return f"test {index + 1} of {count}"
+
+
+def _verdict_of_answers(calls: Sequence[Call], lines: Sequence[bytes], result: Result) -> Verdict:
+    """Compare the answers, line by line, with what was wanted. The first line says whether the program loaded."""
+    answers = [_parsed(line) for line in lines]
+    if not answers:
+        return wrong(f"the program does not load: {result.reason or 'it ended'}")
+    if answers[0][0] != "loaded":
+        return wrong(f"the program does not load: {_failure(answers[0][1:])}")
+    for i, call in enumerate(calls):
+        if i + 1 >= len(answers):
+            return wrong(f"{_place(i, len(calls))}: {result.reason or 'the program ended'}")
+        fault = _fault(call, answers[i + 1])
+        if fault:
+            return wrong(f"{_place(i, len(calls))}: {fault}")
+    return correct(f"{len(calls)} of {len(calls)} tests passed")
+
+
+def _parsed(line: bytes) -> list[Json]:
+    """An answer, or one that says that the line is none; never a failure of ours, as model code may write anything."""
+    try:
+        answer = json.loads(line)
+    except (ValueError, RecursionError):
+        answer = None
+    return answer if isinstance(answer, list) and answer and isinstance(answer[0], str) else ["lost", "no valid answer"]
+
+
+def _fault(call: Call, answer: list[Json]) -> str:
+    """What is wrong with the answer to one call; empty when it is right."""
+    if answer[0] != "ok" or len(answer) != 2:
+        return f"expected {call.wanted}, got {_failure(answer)}"
+    try:
+        (got,) = Decoder(tree=True).document(answer[1])
+    except (CodecError, ValueError) as e:
+        return f"expected {call.wanted}, got a result that cannot be read: {e}"
+    return "" if _is_right(call, got) else f"expected {call.wanted}, got {shown(got)}"
+
+
+def _is_right(call: Call, got: Any) -> bool:
+    try:
+        return call.check(got)
+    except (TypeError, ValueError, ArithmeticError, RecursionError, LookupError, AttributeError):
+        return False  # comparing such values raises, as it would in the assert
+
+
+def _failure(answer: Sequence[Json]) -> str:
+    """An answer other than a result, in words."""
+    match answer:
+        case ["raise", [kind, *_], message]:
+            return f"{str(kind)[:80]}: {str(message)[:200]}".rstrip(": ")
+        case ["lost", message]:
+            return f"a result that cannot be passed on: {str(message)[:200]}"
+    return "no valid answer"
+
+
+def _verdict_of_tests(verdict: bytes, nonce: str, candidate: Result, tests: Result) -> Verdict:
+    """Read the verdict pipe. Only a line with the nonce counts."""
+    said = _said(verdict, nonce)
+    died = f"{candidate.reason}; " if candidate.outcome in KILLED else ""
+    if said is not None:
+        ruling, reason = said
+        if ruling == "pass":
+            return correct(reason)
+        return wrong(died + reason) if ruling == "fail" or died else undecided(reason)
+    if died:
+        return wrong(candidate.reason)
+    if tests.outcome in KILLED:
+        return wrong(f"the tests ended without a verdict on what the program returned: {tests.reason}")
+    return undecided(f"the tests ended without a verdict: {tests.reason}")
+
+
+def _said(verdict: bytes, nonce: str) -> tuple[str, str] | None:
+    try:
+        line = json.loads(verdict)
+        said = (str(line["ruling"]), str(line["reason"])) if secrets.compare_digest(line["nonce"], nonce) else None
+    except (ValueError, KeyError, TypeError):
+        return None
+    return said

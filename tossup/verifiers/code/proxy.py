@@ -1,0 +1,391 @@
+"""The tests' side: runs in a jail of its own, executes trusted test code, and alone can give the verdict.
+
+The names under test are proxies. A call sends its arguments to the candidate's process (`candidate.py`) and gets plain data
+back; what is no plain data stays there, and a `Handle` stands for it here. A handle can be called, indexed, iterated over and
+asked for attributes, but it never equals, precedes or is true: model code cannot pay itself with an object that says yes to
+every question. Two handles may be compared with each other, which asks model code about its own two objects.
+
+The verdict goes to a pipe that only this process holds, with a nonce that came in on this process's stdin:
+`{"nonce", "ruling": "pass" | "fail" | "unsupported", "reason", "calls"}`. It says pass only after the last line of the test
+code has run, with at least one call made.
+"""
+
+from __future__ import annotations
+
+import builtins
+import json
+import os
+import sys
+import types
+from collections.abc import Iterator
+from typing import Any, TypeVar
+
+from tossup.verifiers.code.codec import CodecError, Decoder, Encoder, Json, type_name
+from tossup.verifiers.code.minipytest import run as run_pytest
+from tossup.verifiers.code.wire import VERDICT_FD, Channel, quiet_stdout, read_all, write_all
+
+PASSABLE = (types.FunctionType, types.BuiltinFunctionType, types.MethodType, types.MethodDescriptorType, type)
+"""What of the tests' own objects goes to model code as a function to call back."""
+SHOWN = 160
+T = TypeVar("T")
+
+
+class UnsupportedError(Exception):
+    """The test code needs something that cannot cross between the processes: no verdict, and not the program's fault."""
+
+
+class OpaqueError(AssertionError):
+    """The tests compared an object that is no plain data."""
+
+
+class CandidateError(Exception):
+    """An exception of model code whose class the tests do not know."""
+
+
+class Handle:
+    """An object that stayed in the candidate's process."""
+
+    __slots__ = ("_kind", "_link", "_number")
+
+    def __init__(self, link: Link, number: int, kind: str) -> None:
+        self._link, self._number, self._kind = link, number, kind
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__") and name not in {"__name__", "__doc__"}:
+            raise AttributeError(name)
+        return self._link.ask("getattr", self, name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name in Handle.__slots__:
+            object.__setattr__(self, name, value)
+        else:
+            self._link.ask("setattr", self, name, value)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:  # noqa: D102
+        return self._link.call(self, args, kwargs)
+
+    def __iter__(self) -> Any:
+        return self._link.ask("iter", self)
+
+    def __next__(self) -> Any:
+        return self._link.ask("next", self)
+
+    def __len__(self) -> int:
+        return _exactly(int, self._link.ask("len", self))
+
+    def __getitem__(self, key: Any) -> Any:
+        return self._link.ask("getitem", self, key)
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        self._link.ask("setitem", self, key, value)
+
+    def __delitem__(self, key: Any) -> None:
+        self._link.ask("delitem", self, key)
+
+    def __contains__(self, wanted: Any) -> bool:
+        return any(wanted is item or wanted == item for item in self)
+
+    def __enter__(self) -> Any:
+        return self._link.ask("enter", self)
+
+    def __exit__(self, *error: object) -> None:
+        self._link.ask("exit", self)
+
+    def __str__(self) -> str:
+        return _exactly(str, self._link.ask("str", self))
+
+    def __repr__(self) -> str:
+        return _exactly(str, self._link.ask("repr", self))
+
+    def __int__(self) -> int:
+        return _exactly(int, self._link.ask("int", self))
+
+    def __float__(self) -> float:
+        return _exactly(float, self._link.ask("float", self))
+
+    def __instancecheck__(self, instance: Any) -> bool:
+        return type(instance) is Handle and _exactly(bool, self._link.ask("isinstance", instance, self))
+
+    def __hash__(self) -> int:
+        return hash((Handle, self._number))
+
+    def __bool__(self) -> bool:
+        raise OpaqueError(f"an object of type {self._kind} is neither true nor false here")
+
+    def _compare(self, operation: str, other: Any) -> bool:
+        if type(other) is not Handle:
+            raise OpaqueError(f"an object of type {self._kind} was compared; only plain data can be")
+        return _exactly(bool, self._link.ask(operation, self, other))
+
+    def _combine(self, operation: str, other: Any) -> Any:
+        if type(other) is not Handle:
+            raise OpaqueError(f"an object of type {self._kind} stood in an expression; only plain data can")
+        return self._link.ask(operation, self, other)
+
+    def __eq__(self, other: object) -> bool:
+        return self._compare("eq", other)
+
+    def __ne__(self, other: object) -> bool:
+        return self._compare("ne", other)
+
+    def __lt__(self, other: Any) -> bool:
+        return self._compare("lt", other)
+
+    def __le__(self, other: Any) -> bool:
+        return self._compare("le", other)
+
+    def __gt__(self, other: Any) -> bool:
+        return self._compare("gt", other)
+
+    def __ge__(self, other: Any) -> bool:
+        return self._compare("ge", other)
+
+    def __add__(self, other: Any) -> Any:
+        return self._combine("add", other)
+
+    def __sub__(self, other: Any) -> Any:
+        return self._combine("sub", other)
+
+    def __mul__(self, other: Any) -> Any:
+        return self._combine("mul", other)
+
+
+def _exactly(kind: type[T], value: Any) -> T:
+    if type(value) is not kind:
+        raise OpaqueError(f"expected a {kind.__name__} of model code, got a {type(value).__name__}")
+    return value
+
+
+class Missing:
+    """Stands for a name that the program does not define, so that a built-in of that name cannot take its place."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:  # noqa: D102
+        raise NameError(f"the program defines no {self._name}")
+
+    def __getattr__(self, name: str) -> Any:
+        raise NameError(f"the program defines no {self._name}")
+
+
+class Link:
+    """The conversation with the candidate's process."""
+
+    def __init__(self, channel: Channel) -> None:
+        self.calls = 0
+        self.last = ""
+        self.classes: dict[type, str] = {}
+        self._channel = channel
+        self._functions: list[Any] = []
+        self._exceptions: dict[str, type[BaseException]] = {}
+
+    def wait_until_loaded(self) -> None:
+        """Wait for the candidate's first message. Raises what loading the program raised."""
+        self._value(self._receive(), Encoder())
+
+    def module(self) -> Handle:
+        """The program itself; its attributes are the names that it defines."""
+        return Handle(self, 0, "module")
+
+    def call(self, function: Handle, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Call an object of the candidate. Changes that it makes to the arguments are made here too."""
+        self.calls += 1
+        self.last = ""
+        result = self.ask("call", function, args, kwargs)
+        self.last = f"the last call gave {result!r:.{SHOWN}}" if type(result) is not Handle else ""
+        return result
+
+    def ask(self, operation: str, *values: Any) -> Any:
+        """Have an operation done on objects of the candidate; its result, or its exception."""
+        encoder = Encoder(shared=True, classes=self.classes, refer=self._refer)
+        self._send([operation, encoder.document(values)])
+        while (answer := self._receive())[0] == "call back":
+            self._run_function(answer)
+        if answer[0] == "stop" and operation == "next":
+            raise StopIteration
+        return self._value(answer, encoder)
+
+    def exception_class(self, names: list[str]) -> type[BaseException]:
+        """The class of the tests' side for an exception class of model code, given the names of it and of its bases."""
+        name = str(names[0])
+        if name in self._exceptions:
+            return self._exceptions[name]
+        known = getattr(builtins, name, None)
+        if isinstance(known, type) and issubclass(known, BaseException):
+            ends_loops = issubclass(known, (StopIteration, StopAsyncIteration, GeneratorExit))
+            return RuntimeError if ends_loops else known
+        base = self.exception_class(names[1:]) if len(names) > 1 else Exception
+        made = type(name, (base,), {}) if issubclass(base, Exception) else base
+        self._exceptions[name] = made
+        return made
+
+    def _send(self, message: list[Json]) -> None:
+        try:
+            self._channel.send(message)
+        except OSError:
+            raise CandidateError("the program ended") from None
+
+    def _receive(self) -> list[Json]:
+        message = self._channel.receive()
+        if message is None:
+            raise CandidateError("the program ended, or broke off the conversation")
+        assert isinstance(message, list)
+        return message
+
+    def _value(self, answer: list[Json], sent: Encoder) -> Any:
+        kind, *parts = answer
+        if kind == "ok" and not parts:
+            return None
+        if kind == "ok" and len(parts) == 2:
+            decoder = self._decoder()
+            decoder.table = sent.table
+            for number, contents in parts[1]:
+                decoder.refill(number, contents)
+            return decoder.document(parts[0])[0]
+        if kind == "raise" and len(parts) == 2 and parts[0]:
+            raise self._exception(parts[0], str(parts[1]))
+        raise CodecError(f"the result cannot cross: {parts[0] if parts else 'no answer'!s:.{SHOWN}}")
+
+    def _exception(self, names: list[str], message: str) -> BaseException:
+        kind = self.exception_class(names)
+        try:
+            return kind(message)
+        except TypeError:  # a class that wants other arguments
+            return CandidateError(f"{names[0]}: {message}")
+
+    def _decoder(self) -> Decoder:
+        names = {n: c for c, n in self.classes.items()}
+        return Decoder(classes=names, resolve=self._resolve, numpy=sys.modules.get("numpy"))
+
+    def _refer(self, value: Any) -> Json:
+        if type(value) is Handle:
+            return {"h": [value._number, value._kind]}
+        if isinstance(value, PASSABLE):
+            self._functions.append(value)
+            return {"k": [len(self._functions) - 1, type_name(type(value))]}
+        raise UnsupportedError(
+            f"the tests pass an object of type {type_name(type(value))}, which cannot leave their process"
+        )
+
+    def _resolve(self, tag: str, body: Json) -> Any:
+        if tag == "h":
+            number, kind = body
+            return Handle(self, int(number), str(kind)[:80])
+        if tag == "k":
+            return self._functions[body[0]]
+        return self.exception_class(body)
+
+    def _run_function(self, request: list[Json]) -> None:
+        _, number, document = request
+        function = self._functions[number]
+        encoder = Encoder(shared=True, classes=self.classes, refer=self._refer)
+        decoder = self._decoder()
+        args, kwargs = decoder.document(document)
+        try:
+            result = function(*args, **kwargs)
+        except Exception as e:  # noqa: BLE001  (goes back into model code, which called)
+            self._send(["returned", "raise", f"{type(e).__name__}: {e}"[:SHOWN]])
+        else:
+            self._send(["returned", "ok", encoder.document([result])])
+
+
+class CandidateModule(types.ModuleType):
+    """What `import solution` gives in test code: each attribute is asked of the program."""
+
+    def __init__(self, name: str, link: Link) -> None:
+        super().__init__(name)
+        self._link = link
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "__all__":
+            return self._link.ask("names", self._link.module())
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return getattr(self._link.module(), name)
+
+
+def run() -> None:
+    """Run the test code of the payload against the candidate and write the verdict."""
+    payload = json.loads(read_all(0))
+    quiet_stdout()
+    link = Link(Channel.inherited())
+    ruling, reason = _judge(link, payload)
+    verdict = {"nonce": payload["nonce"], "ruling": ruling, "reason": reason[:600], "calls": link.calls}
+    write_all(VERDICT_FD, json.dumps(verdict).encode() + b"\n")
+    os._exit(0)
+
+
+def _judge(link: Link, payload: dict[str, Any]) -> tuple[str, str]:
+    try:
+        link.wait_until_loaded()
+    except BaseException as e:  # noqa: BLE001  (the program's own exception)
+        return "fail", f"the program does not load: {_shown(e)}"
+    try:
+        tests = _tests_module(link, payload)
+    except BaseException as e:  # noqa: BLE001  (trusted code that does not run is nobody's wrong answer)
+        return "unsupported", f"the tests' own definitions do not run: {_shown(e)}"
+    try:
+        _bind_names(link, payload, tests)
+        exec(compile(payload["code"], "<tests>", "exec", dont_inherit=True), vars(tests))
+        if payload["mode"] == "pytest":
+            run_pytest(tests)
+    except UnsupportedError as e:
+        return "unsupported", str(e)
+    except BaseException as e:  # noqa: BLE001  (any exception is a failed test)
+        return "fail", _failed_line(e, payload["code"], link.last)
+    if link.calls == 0:
+        return "unsupported", "the tests never called the program"
+    return "pass", f"all tests passed ({link.calls} calls)"
+
+
+def _tests_module(link: Link, payload: dict[str, Any]) -> types.ModuleType:
+    """The module that the test code runs in, with the trusted definitions: those that both ends share, then its own."""
+    tests = types.ModuleType("tests")
+    sys.modules["tests"] = tests
+    for source in payload["prelude"]:
+        exec(compile(source, "<prelude>", "exec", dont_inherit=True), vars(tests))
+    link.classes = {v: n for n, v in vars(tests).items() if isinstance(v, type) and v.__module__ == "tests"}
+    for source in payload["helpers"]:
+        exec(compile(source, "<helpers>", "exec", dont_inherit=True), vars(tests))
+    return tests
+
+
+def _bind_names(link: Link, payload: dict[str, Any], tests: types.ModuleType) -> None:
+    """Put the proxies over whatever the trusted definitions called by those names."""
+    for name in payload["names"]:
+        setattr(tests, name, _named(link, name))
+    if alias := payload["alias"]:
+        module = CandidateModule(alias, link)
+        setattr(tests, alias, module)
+        sys.modules[alias] = module
+
+
+def _named(link: Link, name: str) -> Any:
+    try:
+        return getattr(link.module(), name)
+    except AttributeError:
+        return Missing(name)
+
+
+def _shown(error: BaseException) -> str:
+    return f"{type(error).__name__}: {error}"[:SHOWN]
+
+
+def _failed_line(error: BaseException, code: str, last: str) -> str:
+    lines = code.split("\n")
+    numbers = [frame.tb_lineno for frame in _frames(error) if frame.tb_frame.f_code.co_filename == "<tests>"]
+    where = " / ".join(lines[n - 1].strip()[:SHOWN] for n in numbers[-2:] if 0 < n <= len(lines))
+    parts = [
+        where or "the tests",
+        _shown(error) if not isinstance(error, AssertionError) or str(error) else "failed",
+        last,
+    ]
+    return ": ".join(p for p in parts if p)
+
+
+def _frames(error: BaseException) -> Iterator[types.TracebackType]:
+    traceback = error.__traceback__
+    while traceback is not None:
+        yield traceback
+        traceback = traceback.tb_next
