@@ -59,8 +59,9 @@ def _undelimited(text: str) -> str:
     text = text.strip()
     if text.startswith("\\boxed{") and text.endswith("}"):
         text = text[7:-1].strip()
-    if len(text) > 2 and text[0] == text[-1] == "$" and "$" not in text[1:-1]:
-        text = text[1:-1].strip()
+    for mark in ("**", "`", '"', "$"):
+        if text.startswith(mark) and text.endswith(mark) and len(text) > 2 * len(mark) and mark not in text[len(mark) : -len(mark)]:
+            text = text[len(mark) : -len(mark)].strip()
     return text
 
 
@@ -84,10 +85,8 @@ def _judge(response: str, gold: Reference) -> Verdict:
     found = find(response, choice=gold.option is not None)
     if isinstance(found, Missing):
         return wrong(f"no final answer: {found.reason}")
-    if gold.plain is not None and not found.earlier:
-        value = exact.plain(found.text)
-        if value is not None:
-            return _plain(value, gold, found)
+    if gold.plain is not None and not found.earlier and (value := exact.plain(found.text)) is not None:
+        return _plain(value, gold, found)
     return _answer(found, gold)
 
 
@@ -95,7 +94,7 @@ def _plain(value: Fraction, gold: Reference, found: Found) -> Verdict:
     """Two plain numbers."""
     if value == gold.plain:
         return correct(f"{found.how}: {found.text} equals the reference", found.text)
-    if exact.significant_digits(found.text) >= 12 or exact.significant_digits(gold.text) >= 12:
+    if max(exact.significant_digits(found.text), exact.significant_digits(gold.text)) >= 12 or value.denominator >= 1 << 40:
         return _answer(found, gold)
     return wrong(f"{found.how}: {_short(found.text)} is not the reference", found.text)
 
@@ -135,7 +134,7 @@ def _one(text: str, gold: Reference, how: str) -> Verdict:
         letter = words.option(text)
         if letter is not None or gold.node is None or isinstance(gold.node, Text):
             return correct(f"{how}: option {letter}", text) if letter == gold.option else wrong(f"{how}: another option", text)
-    if gold.words and words.same_words(gold.text, text):
+    if (gold.words or gold.node is None or isinstance(gold.node, Text)) and words.same_words(gold.text, text):
         return correct(f"{how}: the words of the reference", text)
     if gold.node is None:
         return undecided(f"the reference cannot be read: {gold.trouble}", text)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
@@ -33,11 +34,13 @@ STARTS = (
     | OPERATORS
     | SYMBOLS
 )
-_CLOSERS = {"(": (")", "]"), "[": ("]", ")", "["), "\\{": ("\\}", "}"), "{": ("}",), "langle": ("rangle",), "]": ("[", "]")}
+_CLOSERS = {"(": (")", "]"), "[": ("]", ")"), "\\{": ("\\}", "}"), "{": ("}",), "langle": ("rangle",)}
 _ALIASES = {"asin": "arcsin", "acos": "arccos", "atan": "arctan", "asinh": "arcsinh", "acosh": "arccosh", "atanh": "arctanh", "lg": "log"}
 _INVERSES = {"sin": "arcsin", "cos": "arccos", "tan": "arctan", "cot": "arccot", "sec": "arcsec", "csc": "arccsc", "sinh": "arcsinh"}
 _APPLIED = frozenset("fghFGH") | {"phi", "psi", "Phi", "varphi"}
 _MATRICES = frozenset({"pmatrix", "bmatrix", "Bmatrix", "matrix", "vmatrix", "Vmatrix", "array", "smallmatrix"})
+_INTRODUCES = re.compile(r"(?:[:=]|\b(?:is|are|equals|be))\s*\Z")
+_ASKS = re.compile(r"\b(?:what|which|how|find|compute|evaluate|solve|not|never)\b", re.IGNORECASE)
 _SEPARATORS = frozenset({",", ";", "and", "or", "=", "\\\\", "{", "&"})
 # Names that an answer would call as a program does. They are no products of letters.
 _CALLS = frozenset("id int len str sum set map any all hex oct bin ord chr dir pow max min abs gcd lcm det".split())
@@ -57,8 +60,6 @@ def atom(p: Parser) -> Node:
         return words(p, value)
     if kind == "op":
         if value in ("(", "[", "{", "\\{"):
-            return group(p, value)
-        if value == "]":
             return group(p, value)
         if value in ("|", "\\|"):
             return bars(p, value)
@@ -143,19 +144,32 @@ def letter(p: Parser, name: str) -> Node:
         return Sym(name)
     if p.at("(") and p.index > 1:
         _forbid_call(p)
-    if p.at("(") and (name[0] in _APPLIED or name in _APPLIED or _defines(p)):
-        return applied(p, name)
+    if p.at("("):
+        if (end := _defines(p, name)) is not None:
+            inside = "".join(token.value for token in p.tokens[p.index + 1 : end])
+            p.index = end + 1
+            return Opaque(name, (Text(inside),))
+        if name[0] in _APPLIED or name in _APPLIED:
+            return applied(p, name)
     return Sym(name)
 
 
-def _defines(p: Parser) -> bool:
-    """Whether `y(t) =` or `Y(x, z) =` begins here: a letter, letters in parentheses, an equals sign."""
+def _defines(p: Parser, name: str) -> int | None:
+    """Where the parenthesis closes in `y(t) =` and `P(X > 2) =`, names of what the equation gives; else None.
+
+    A small letter is a name only before letters alone: `x(x+1) = 6` is an equation.
+    """
     if p.index > 1 and p.tokens[p.index - 2].value not in _SEPARATORS:
-        return False
-    index = p.index + 1
-    while p.tokens[index].kind == "id" or p.tokens[index].value in (",", "theta", "phi", "tau"):
-        index += 1
-    return index > p.index + 1 and p.tokens[index].value == ")" and p.tokens[index + 1].value in ("=", "approx", "equiv")
+        return None
+    depth = 0
+    for index in range(p.index, min(len(p.tokens) - 1, p.index + 24)):
+        token = p.tokens[index]
+        depth += (token.value == "(") - (token.value == ")")
+        if depth == 0:
+            return index if p.tokens[index + 1].value in ("=", "approx", "equiv") else None
+        if name[0].islower() and index > p.index and token.kind != "id" and token.value not in (",", "theta", "phi", "tau"):
+            return None
+    return None
 
 
 def _forbid_call(p: Parser) -> None:
@@ -183,8 +197,8 @@ def words(p: Parser, text: str) -> Node:
     joined = " ".join(parts)
     if p.token is END or p.token.value in ("=", ":", ",", ";", ")", "}", "\\}", "and", "or", "&", "\\\\", "approx"):
         return Text(joined)
-    if joined.rstrip().endswith((":", "=")) and not any(c.isdigit() for c in joined):
-        return atom(p)
+    if _INTRODUCES.search(joined) and not _ASKS.search(joined) and not any(c.isdigit() for c in joined):
+        return p.power()
     raise Unreadable("words before the value")
 
 
@@ -195,20 +209,35 @@ def group(p: Parser, opening: str) -> Node:
     closers = _CLOSERS[opening]
     if p.at(*closers):
         p.take()
-        items: tuple[Node, ...] = ()
-        closing = closers[0]
-        separator = ","
-    else:
-        inner = p.sequence()
-        if not p.at(*closers):
-            raise Unreadable(f"an unclosed {opening!r}")
-        closing = p.take().value
-        separator = inner.ordered_by if isinstance(inner, Group) and not inner.open else ","
-        bare = isinstance(inner, Group) and not inner.open
-        items = inner.items if isinstance(inner, Group) and bare else (inner,)
+        p.leave()
+        p.bars = outer_bars
+        return bracketed(opening, closers[0], (), ",")
+    builder = opening == "\\{" and _skip_builder(p)
+    inner = p.sequence()
+    if not p.at(*closers):
+        raise Unreadable(f"an unclosed {opening!r}")
+    closing = p.take().value
     p.leave()
     p.bars = outer_bars
-    return bracketed(opening, closing, items, separator)
+    if builder:
+        return inner
+    if isinstance(inner, Group) and not inner.open:
+        return bracketed(opening, closing, inner.items, inner.ordered_by)
+    return bracketed(opening, closing, (inner,), ",")
+
+
+def _skip_builder(p: Parser) -> bool:
+    """Read the head of `{x | ...}` or `{x in R : ...}`, whose condition alone says what the set is."""
+    values = [token.value for token in p.tokens[p.index : p.index + 4]]
+    if p.token.kind != "id":
+        return False
+    if values[1] in ("|", ":"):
+        p.index += 2
+        return True
+    if values[1] == "in" and values[2] == "RR" and values[3:] in (["|"], [":"]):
+        p.index += 4
+        return True
+    return False
 
 
 def bracketed(opening: str, closing: str, items: tuple[Node, ...], separator: str) -> Node:
@@ -229,8 +258,6 @@ def bracketed(opening: str, closing: str, items: tuple[Node, ...], separator: st
         rows = tuple(item.items for item in items if isinstance(item, Group))
         if len({len(row) for row in rows}) == 1 and len(rows) > 1:
             return Matrix(rows)
-    opening = {"]": "("}.get(opening, opening)
-    closing = {"[": ")"}.get(closing, closing)
     if len(items) == 1:
         raise Unreadable("brackets that do not match")
     return Group(opening, closing, items, separator)
@@ -257,7 +284,7 @@ def function(p: Parser, name: str) -> Node:
         if p.take().value == "^":
             power = p.exponent()
         else:
-            base = p.argument() if p.at("{") else atom(p)
+            base = _script(p)
     if isinstance(power, Num) and power.value == -1 and name in _INVERSES:
         name, power = _INVERSES[name], None
     argument = _function_argument(p)
@@ -271,6 +298,15 @@ def function(p: Parser, name: str) -> Node:
     else:
         node = Fn(name, (argument,))
     return node if power is None else Pow(node, power)
+
+
+def _script(p: Parser) -> Node:
+    """A subscript: braces, or one number or letter, whatever stands next to it."""
+    if p.at("{"):
+        return p.argument()
+    if p.token.kind == "num":
+        return Num(Fraction(p.take().value))
+    return atom(p)
 
 
 def _function_argument(p: Parser) -> Node:
@@ -315,8 +351,10 @@ def command(p: Parser, name: str) -> Node:
         return Fn("floor" if name == "lfloor" else "ceiling", (inner,))
     if name == "langle":
         return group(p, name)
-    if name in ("overline", "bar"):
+    if name == "overline":
         return Opaque("overline", (p.argument(),))
+    if name == "boxed":
+        return p.argument()
     if name == "begin":
         return environment(p)
     if name in OPERATORS:

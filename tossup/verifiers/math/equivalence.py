@@ -7,6 +7,7 @@ precision could tell, which is what the slow path is for.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from fractions import Fraction
 
 from tossup.verifiers.math import sets, units
 from tossup.verifiers.math.limits import Undefined, Unreadable
@@ -14,9 +15,11 @@ from tossup.verifiers.math.numeric import Evaluator, close, closed_value, contex
 from tossup.verifiers.math.tree import (
     MINUS_ONE,
     SCALARS,
+    ZERO,
     Add,
     Based,
     Chain,
+    Fn,
     Group,
     Matrix,
     Mul,
@@ -88,6 +91,8 @@ def _compare(reference: Node, answer: Node) -> Finding:
         return several(listed, answer, reference)
     mine = named(answer, strict=False)
     if gold.name is not None and mine.name is not None and not _names_agree(gold, mine):
+        if isinstance(reference, Chain) and isinstance(answer, Chain):
+            return relation(reference, answer)
         return Finding(False, "another name for the value")
     if gold.name is not None and isinstance(answer, Chain) and mine.name is None and answer.ops == ("=",):
         return relation(reference, answer) if isinstance(reference, Chain) else Finding(False, "an equation")
@@ -188,6 +193,8 @@ def _without_degrees(node: Node) -> Node:
 
 def scalar(reference: Node, answer: Node) -> Finding:
     """Two numbers or expressions."""
+    if _angle(reference) != _angle(answer) and isinstance(answer, SCALARS) and same(reference, answer) is True:
+        return Finding(True, "equal in radians")
     reference, answer = _without_degrees(reference), _without_degrees(answer)
     sign = sets.infinity(reference)
     if sign:
@@ -207,6 +214,8 @@ def scalar(reference: Node, answer: Node) -> Finding:
     verdict = same(reference, answer)
     if verdict is True:
         return Finding(True, "equal")
+    if verdict is False and (common := _common_logarithms(reference, answer)) is not None and same(*common) is True:
+        return Finding(True, "equal with logarithms to base ten")
     answer = _binary_fraction(answer) or answer
     if _rounding(reference, answer):
         return Finding(True, "equal to all of its digits")
@@ -251,6 +260,29 @@ def _rounding(reference: Node, answer: Node) -> bool:
             if not exactly_short and within_rounding(number, true, ulps=1):
                 return True
     return isinstance(answer, Num) and (answer.digits or 0) >= 15 and _noise(answer, reference)
+
+
+def _common_logarithms(reference: Node, answer: Node) -> tuple[Node, Node] | None:
+    """Both sides with `log` read to base ten; None when neither writes it."""
+    if not any(isinstance(n, Fn) and n.name == "log" and len(n.args) == 1 for side in (reference, answer) for n in walk(side)):
+        return None
+    return _to_base_ten(reference), _to_base_ten(answer)
+
+
+def _to_base_ten(node: Node) -> Node:
+    """The tree with a base for every `log` without one."""
+    match node:
+        case Fn("log", (argument,)):
+            return Fn("log", (_to_base_ten(argument), Num(Fraction(10))))
+        case Fn(name, args):
+            return Fn(name, tuple(_to_base_ten(arg) for arg in args))
+        case Add(items):
+            return Add(tuple(_to_base_ten(item) for item in items))
+        case Mul(items):
+            return Mul(tuple(_to_base_ten(item) for item in items))
+        case Pow(base, exponent):
+            return Pow(_to_base_ten(base), _to_base_ten(exponent))
+    return node
 
 
 def _binary_fraction(node: Node) -> Num | None:
@@ -412,27 +444,23 @@ def matrix(reference: Matrix, answer: Node) -> Finding:
 def ratio(reference: Ratio, answer: Node) -> Finding:
     """A time of day part by part, a ratio up to a common factor."""
     if not isinstance(answer, Ratio):
-        if len(reference.items) == 2 and isinstance(answer, Mul) and not _clock(reference):
+        if len(reference.items) == 2 and isinstance(answer, Mul) and not reference.clock:
             return scalar(Mul((reference.items[0], _inverse(reference.items[1]))), answer)
         return Finding(False, "another kind of answer")
     if reference.suffix and answer.suffix and reference.suffix != answer.suffix:
         return Finding(False, "another half of the day")
     ours, theirs = list(reference.items), list(answer.items)
-    if _clock(reference) and _clock(answer):
+    if reference.clock and answer.clock:
         for parts in (ours, theirs):
-            while len(parts) > 2 and parts[-1] == Num(parts[-1].value) and parts[-1].value == 0:  # type: ignore[union-attr]
+            while len(parts) > 2 and parts[-1] == ZERO:
                 parts.pop()
-        return Finding(len(ours) == len(theirs) and all(same(a, b) is True for a, b in zip(ours, theirs, strict=True)), "the time")
+        return Finding(ours == theirs, "the time")
+    if reference.clock or reference.suffix or ZERO in ours or ZERO in theirs:
+        return Finding(ours == theirs, "the ratio")
     if len(ours) != len(theirs):
         return Finding(False, "a ratio of another length")
     crossed = [(Mul((ours[0], b)), Mul((theirs[0], a))) for a, b in zip(ours[1:], theirs[1:], strict=True)]
     return Finding(all(same(a, b) is True for a, b in crossed), "the ratio")
-
-
-def _clock(node: Ratio) -> bool:
-    """Whether a ratio can be a time of day."""
-    parts = [item.value for item in node.items if isinstance(item, Num) and item.value.denominator == 1]
-    return len(parts) == len(node.items) and parts[0] < 25 and all(part < 60 for part in parts[1:])
 
 
 def relation(reference: Chain, answer: Node) -> Finding:

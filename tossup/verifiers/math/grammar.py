@@ -14,15 +14,16 @@ reaches Python: an identifier is a letter, a known function, or unreadable.
 
 from __future__ import annotations
 
+import re
 from fractions import Fraction
 
 from tossup.verifiers.math import atoms
 from tossup.verifiers.math.lexer import END, Token, clean, tokenize
 from tossup.verifiers.math.limits import MAX_DEPTH, MAX_ITEMS, Oversized, Unreadable
+from tossup.verifiers.math.words import SCALES
 from tossup.verifiers.math.tree import (
     MINUS_ONE,
     Add,
-    Based,
     Chain,
     Fn,
     Group,
@@ -136,6 +137,9 @@ class Parser:
             value = negate(value) if sign == "-" else value
         else:
             value = self.chain()
+        if self.token.kind == "text" and isinstance(value, Num) and (scale := SCALES.get(self.token.value.lower())):
+            self.take()
+            value = Num(value.value * scale)
         unit = self.unit()
         joined = " ".join(part for part in (before, unit) if part)
         return Quantity(value, joined) if joined and not isinstance(value, Text) else value
@@ -201,19 +205,16 @@ class Parser:
         first = self.union()
         if not self.at(":"):
             return first
-        items = [first]
+        items, clock = [first], isinstance(first, Num)
         while self.accept(":"):
+            clock = clock and self.token.kind == "num" and len(self.token.value) == 2
             items.append(self.union())
         suffix = ""
-        if self.token.kind == "text" and self.token.value.lower().replace(".", "").strip() in ("am", "pm"):
-            suffix = self.take().value.lower().replace(".", "").strip()
-        elif self.token.value in ("a", "p") and self.following.value in ("m", "."):
-            suffix = self.take().value + "m"
-            while self.token.value in (".", "m"):
-                self.take()
+        if self.token.kind == "text" and self.token.value.lower().split()[0] in ("am", "pm"):
+            suffix = self.take().value.lower().split()[0]
         if isinstance(first, Text):
-            return items[1] if len(items) == 2 else Ratio(tuple(items[1:]), suffix)
-        return Ratio(tuple(items), suffix)
+            return items[1] if len(items) == 2 else Ratio(tuple(items[1:]))
+        return Ratio(tuple(items), suffix, clock)
 
     def union(self) -> Node:
         """Sets joined by union or difference."""
@@ -415,7 +416,7 @@ def parse(text: str) -> Node:
         Unreadable: the text is no answer that we can read.
         Oversized: the text is over a structural limit.
     """
-    tokens = tokenize(clean(text))
+    tokens = tokenize(clean(_parts(text)))
     while len(tokens) > 1 and tokens[-2].kind == "op" and tokens[-2].value in (".", ",", ";", ":", "?", "\\\\"):
         del tokens[-2]
     if len(tokens) == 1:
@@ -423,4 +424,18 @@ def parse(text: str) -> Node:
     return Parser(tokens).answer()
 
 
-__all__ = ["Based", "Parser", "parse"]
+_PART = re.compile(r"(?:\A|[\s,;}]|\\\\)\s*(?:\\(?:text|textbf|mathrm)\{\s*)?\(([a-h]|i{1,3}|iv|v)\)\s*\}?\s*(?=\S)")
+
+
+def _parts(text: str) -> str:
+    """`(a) 5 (b) 6` with its labels as names, so that each part is compared with its own."""
+    if "(a)" not in text and "(i)" not in text:
+        return text
+    labels = list(_PART.finditer(text))
+    if len(labels) < 2 or labels[0].start() > 0 or [m[1] for m in labels[:2]] not in (["a", "b"], ["i", "ii"]):
+        return text
+    pieces = [text[m.end() : n.start()] for m, n in zip(labels, labels[1:], strict=False)] + [text[labels[-1].end() :]]
+    return ", ".join(f"\\text{{part {m[1]}}} = {piece.strip(' ,;')}" for m, piece in zip(labels, pieces, strict=True))
+
+
+__all__ = ["Parser", "parse"]

@@ -49,6 +49,7 @@ _RAISED = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻ⁿ₀₁₂₃₄₅�
 _LATEX_COMMA = re.compile(r"(?<=\d)\s?(?:\{,\}|,\\!|\{,\\!\}|\\!,)\s*(?=\d{3}(?!\d))")
 _DOUBLED = re.compile(r"\\\\(?=[A-Za-z]{2})")
 _DELIMITER = re.compile(r"(?<!\\)\$")
+_HALF_DAY = re.compile(r"\b([AaPp])\.\s?[Mm]\b\.?")
 _QUAD = re.compile(r"\\q?quad(?![A-Za-z]{3})")
 _HIDDEN = re.compile(r"\\(?:[hv]?phantom|label|tag)\*?\{[^{}]*\}")
 
@@ -56,7 +57,7 @@ _TOKEN = re.compile(
     r"(?P<space>\s+|~|\\[,;:!> ]|&nbsp;)"
     r"|(?P<cmd>\\[A-Za-z]+)"
     r"|(?P<esc>\\.)"
-    r"|(?P<num>\d+(?:\.\d+)?(?:[eE][+-]?\d{1,12}(?![\w.]))?|\.\d+)"
+    r"|(?P<num>\d+\.(?=\s*\\(?:overline|dot|bar)\b)|\d+(?:\.\d+)?(?:[eE][+-]?\d{1,12}(?![\w.]))?|\.\d+)"
     r"|(?P<word>[A-Za-z]+)"
     r"|(?P<op>\*\*|<=|>=|!=|==|=>|->|\.\.\.|[-+*/^_=<>(){}\[\]|,;:!%&'.$?])",
     re.DOTALL,
@@ -85,7 +86,7 @@ _SAME = {
     "div": "/", "lvert": "|", "rvert": "|", "vert": "|", "mid": "|", "colon": ":", "lbrace": "\\{", "rbrace": "\\}",
     "lbrack": "[", "rbrack": "]", "lparen": "(", "rparen": ")", "degree": "circ", "varnothing": "emptyset", "lt": "<", "gt": ">",
     "lor": "or", "vee": "or", "land": "and", "wedge": "and", "simeq": "approx", "cong": "approx", "doteq": "approx",
-    "backslash": "setminus", "infin": "infty", "dots": "...", "ldots": "...", "cdots": "...", "dotsc": "...",
+    "backslash": "setminus", "bar": "overline", "fbox": "boxed", "infin": "infty", "dots": "...", "ldots": "...", "cdots": "...", "dotsc": "...",
     "Vert": "\\|", "lVert": "\\|", "rVert": "\\|", "implies": "to", "Rightarrow": "to", "rightarrow": "to", "longrightarrow": "to",
     "notin": "notin", "R": "RR",
 }  # fmt: skip
@@ -105,6 +106,8 @@ def clean(text: str) -> str:
         text = text.translate(_TABLE)
     if "$" in text and (text.count("$") - text.count("\\$")) % 2 == 0:
         text = _DELIMITER.sub("", text)
+    if "m" in text and ":" in text:
+        text = _HALF_DAY.sub(r"\1m", text)
     if "\\" in text:
         if "\\\\" in text:
             text = _DOUBLED.sub(_undouble(text), text)
@@ -246,7 +249,11 @@ def _word(word: str, tokens: list[Token]) -> None:
         tokens.append(Token("cmd", word))
     elif lower in ("and", "or"):
         tokens.append(Token("cmd", lower))
-    elif (after_value or (tokens and tokens[-1].kind == "text")) and is_unit_word(lower):
+    elif lower in ("am", "pm") and tokens and tokens[-1].kind == "num":
+        tokens.append(Token("text", lower))
+    elif tokens and tokens[-1].kind == "text" and not (word.isupper() and len(word) < 3):
+        tokens.append(Token("text", word))
+    elif after_value and is_unit_word(lower):
         tokens.append(Token("text", word))
     elif len(word) <= 3 or (word.isupper() and len(word) <= 6):
         tokens.extend(Token("id", letter) for letter in _split_letters(word, tokens))

@@ -12,7 +12,7 @@ from typing import Any
 
 from tossup.verifiers.math.limits import Undefined, Unreadable
 from tossup.verifiers.math.numeric import Evaluator, close, closed_value, context, precision_for
-from tossup.verifiers.math.tree import Add, Chain, Group, Node, Sym, Union, negate, symbols
+from tossup.verifiers.math.tree import Add, Chain, Fn, Group, Node, Sym, Union, negate, symbols
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +117,8 @@ def _solved(chain: Chain) -> Region | None:
     names = symbols(chain)
     if len(names) != 1 or (len(chain.ops) > 1 and "!=" in chain.ops):
         return None
+    if len(chain.ops) == 1 and isinstance(chain.items[0], Fn) and chain.items[0].name == "abs":
+        return _within(chain.items[0].args[0], chain.ops[0], chain.items[1], next(iter(names)))
     result: Region | None = None
     for left, op, right in zip(chain.items[:-1], chain.ops, chain.items[1:], strict=True):
         part = _half_line(left, op, right, next(iter(names)))
@@ -124,6 +126,17 @@ def _solved(chain: Chain) -> Region | None:
             return None
         result = part if result is None else _intersected(result, part)
     return result
+
+
+def _within(inside: Node, op: str, bound: Node, name: str) -> Region | None:
+    """`|u| < c` and `|u| > c`."""
+    turned = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}.get(op)
+    if turned is None or symbols(bound):
+        return None
+    upper, lower = _half_line(inside, op, bound, name), _half_line(inside, turned, negate(bound), name)
+    if upper is None or lower is None:
+        return None
+    return _intersected(upper, lower) if op in ("<", "<=") else _merged([*upper, *lower])
 
 
 def _half_line(left: Node, op: str, right: Node, name: str) -> Region | None:

@@ -117,10 +117,11 @@ class Union:
 
 @dataclass(frozen=True, slots=True)
 class Ratio:
-    """`a : b : c`, which may also be a time of day."""
+    """`a : b : c`, a time of day if `clock` (two digits after every colon). `suffix` is am or pm."""
 
     items: tuple[Node, ...]
     suffix: str = ""
+    clock: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -62,6 +62,7 @@ _NAMES = {
 }
 _CANONICAL = {name: unit for unit, names in _NAMES.items() for name in names.split()}
 _CANONICAL |= {name + "s": unit for name, unit in list(_CANONICAL.items()) if len(name) > 2}
+_SPEEDS = {"mi / h": "mph", "km / h": "kph", "km h^-1": "kph", "m s^-1": "m / s"}
 _FILLER = frozenset("of the a an in total per each square sq cubic cu base altogether long wide tall".split())
 _POWERS = {"square": "2", "sq": "2", "squared": "2", "cubic": "3", "cu": "3", "cubed": "3"}
 _VAGUE = frozenset({"unit", ""})
@@ -106,7 +107,8 @@ def canonical(words: str) -> str:
             power = ""
         elif word not in _FILLER:
             found.append(word)
-    return " ".join(found)
+    joined = " ".join(found)
+    return _SPEEDS.get(joined, joined)
 
 
 def changes_value(words: str) -> bool:

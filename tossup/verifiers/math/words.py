@@ -10,8 +10,9 @@ _ONES = (
 )
 _TENS = "twenty thirty forty fifty sixty seventy eighty ninety".split()
 _VALUES = {word: value for value, word in enumerate(_ONES)} | {word: 10 * value for value, word in enumerate(_TENS, 2)}
-_SCALES = {"thousand": 10**3, "million": 10**6, "billion": 10**9}
-_ARTICLES = frozenset({"a", "an", "the"})
+SCALES = {"thousand": 10**3, "million": 10**6, "billion": 10**9}
+_ARTICLES = frozenset({"a", "an", "the", "on", "at"})
+_MONTHS = "january february march april may june july august september october november december".split()
 _NOTHING = frozenset({"none", "no solution", "no solutions", "no real solution", "no real solutions", "does not exist", "dne"})
 
 _LETTER = re.compile(
@@ -42,7 +43,27 @@ def same_words(reference: str, answer: str) -> bool:
     ours, theirs = bare_words(reference), bare_words(answer)
     if not ours or not theirs:
         return False
-    return ours == theirs or (ours in _NOTHING and theirs in _NOTHING)
+    if ours == theirs or (ours in _NOTHING and theirs in _NOTHING):
+        return True
+    day = date(ours)
+    return day is not None and day == date(theirs)
+
+
+def date(words: str) -> tuple[int, int | None, int | None] | None:
+    """Month, day and year of a date in words (`march 5th 2020`, `5 march`); None for anything else."""
+    month, day, year = 0, None, None
+    for word in words.split():
+        names = [number for number, name in enumerate(_MONTHS, 1) if len(word) > 2 and name.startswith(word)]
+        digits = re.fullmatch(r"(\d{1,4})(?:st|nd|rd|th)?", word)
+        if names and not month:
+            month = names[0]
+        elif digits and len(digits[1]) < 3 and day is None:
+            day = int(digits[1])
+        elif digits and len(digits[1]) == 4 and year is None:
+            year = int(digits[1])
+        elif word != "of":
+            return None
+    return (month, day, year) if month else None
 
 
 def number_word(text: str) -> int | None:
@@ -58,8 +79,8 @@ def number_word(text: str) -> int | None:
             current += _VALUES[word]
         elif word == "hundred" and last in _ONES and current:
             current *= 100
-        elif word in _SCALES and current:
-            total, current = total + current * _SCALES[word], 0
+        elif word in SCALES and current:
+            total, current = total + current * SCALES[word], 0
         else:
             return None
         last = word
