@@ -81,9 +81,11 @@ command.params += [option for option in config_options(CurateConfig) if option.n
 
 
 def _table(result: Mapping[str, Any]) -> Table:
-    table = Table(title=f"{result['samples']} answers a problem", title_justify="left")
-    table.add_column("dataset")
-    for name in ("problems", "mean rate", "always solved", "toss-ups", "never solved", "undecided answers"):
+    table = Table(
+        title=f"solved always, sometimes (toss-ups), never; {result['samples']} answers a problem", title_justify="left"
+    )
+    table.add_column("dataset", no_wrap=True)
+    for name in ("problems", "mean rate", "always", "toss-ups", "never", "undecided"):
         table.add_column(name, justify="right")
     rows = list(result["datasets"].items())
     if len(rows) > 1:
