@@ -186,6 +186,14 @@ def test_a_bad_map(tossup, tmp_path):
     assert "no such field" in tossup(file, "--map", "reply=response")[2]
 
 
+def test_self_check_names_keys_that_only_equal_themselves(tossup, tmp_path):
+    keys = ["1/2", "\\sqrt{2}", "614.519...", "(0,1) and then (2", "east"]
+    pool = rows_file(tmp_path / "pool.jsonl", *[{"prompt": f"{i}?", "reference": key} for i, key in enumerate(keys)])
+    summary = json.loads(tossup("--self-check", pool, "--json")[1])
+    assert (summary["correct"], summary["undecided"]) == (3, 2)
+    assert all("only this very text" in r["reason"] for r in summary["reasons"] if r["ruling"] == "undecided")
+
+
 def test_self_check(tossup, tmp_path):
     pool = rows_file(
         tmp_path / "pool.jsonl",
@@ -200,6 +208,15 @@ def test_self_check(tossup, tmp_path):
     assert summary["reasons"][1]["example"] == "b"
 
 
+def test_rare_reasons_share_a_line(tossup, tmp_path, monkeypatch):
+    monkeypatch.setattr("tossup.cli._verifying.SHOWN", 1)
+    rows = [{"response": r, "gold": g, "verifier": "exact"} for r, g in [("7", "7"), ("", "7"), ("", "7"), ("8", "7")]]
+    out = tossup(rows_file(tmp_path / "answers.jsonl", *rows))[1]
+    assert "empty response" in out
+    assert "1 more reasons" in out
+    assert "is not the reference" not in out
+
+
 @pytest.mark.parametrize(
     ("reason", "answer", "reference", "kind"),
     [
@@ -207,6 +224,7 @@ def test_self_check(tossup, tmp_path):
         ("x+1 is not x-1", "x+1", "x-1", "… is not …"),
         ("'it isn\\'t' is not the reference \"don't\"", "it isn't", "don't", "… is not the reference …"),
         ("a b is not a c", "a", "c", "… b is not …"),
+        ("not " + "x + 1 + " * 9 + "...: another sum", "x + 1 + " * 20, "5", "not …: another sum"),
         ("timeout after 1.5 s of CPU time", None, "5", "timeout after … s of CPU time"),
     ],
 )

@@ -20,10 +20,14 @@ from tossup.cli._answers import Answer, count_rows, needed, read_answers, read_r
 from tossup.cli.console import out, print_json, progress_bar
 from tossup.records import Problem, Ruling, TossupError, Verdict
 
+SHOWN = 12
+"""Reasons of one ruling that the table lists; --json lists all."""
+
 CHUNK = 1024
 """Rows judged at a time: enough to keep the workers busy, few enough to hold in memory."""
 
 QUOTED = re.compile(r"""(?<!\w)(?:'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|`[^`]*`)(?!\w)""")
+LONG = 40
 NUMBER = re.compile(r"-?\d+(?:[.,/]\d+)*")
 
 COLOURS = {Ruling.CORRECT: "green", Ruling.WRONG: "red", Ruling.UNDECIDED: "yellow"}
@@ -151,8 +155,12 @@ def reason_kind(answer: Answer, verdict: Verdict) -> str:
     """
     kind = QUOTED.sub("…", verdict.reason)
     for text in sorted({verdict.answer or "", answer.problem.reference}, key=len, reverse=True):
-        if text.strip():
-            kind = re.sub(rf"(?<![\w.]){re.escape(text)}(?!\w|\.\w)", "…", kind)
+        line = " ".join(text.split())
+        if line:
+            kind = re.sub(rf"(?<![\w.]){re.escape(line)}(?!\w|\.\w)", "…", kind)
+        if len(line) > LONG:
+            # A reason may quote only the beginning of a long answer.
+            kind = re.sub(rf"{re.escape(line[:LONG])}.*?(?:\.\.\.|…)", "…", kind)
     return re.sub(r"…(?:\s*…)+", "…", NUMBER.sub("…", kind))[:100]
 
 
@@ -211,10 +219,12 @@ class Summary:
             if not n:
                 continue
             table.add_row(f"[bold {COLOURS[ruling]}]{ruling}[/]", f"{n:,}", f"{n / self.rows:.1%}", "", "")
-            for (other, reason), k in self.reasons.most_common():
-                if other is ruling:
-                    example = self.examples[ruling, reason]
-                    table.add_row("", f"{k:,}", f"{k / self.rows:.1%}", escape(reason), escape(example))
+            mine = [(reason, k) for (other, reason), k in self.reasons.most_common() if other is ruling]
+            for reason, k in mine[:SHOWN]:
+                example = self.examples[ruling, reason]
+                table.add_row("", f"{k:,}", f"{k / self.rows:.1%}", escape(reason), escape(example))
+            if rest := sum(k for _, k in mine[SHOWN:]):
+                table.add_row("", f"{rest:,}", f"{rest / self.rows:.1%}", f"{len(mine) - SHOWN} more reasons", "")
         out.print(table)
         if self.labelled:
             a = self.agreement()

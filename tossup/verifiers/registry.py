@@ -33,23 +33,30 @@ class Verifier:
 
     `quick` judges within microseconds in the calling thread, or returns None to say that it takes `judge`; without it
     every response is given to `judge`, several at a time. `gold` writes the response that a perfect model would give,
-    or None where the problem holds none: the self-check judges it. `close` ends the processes that the verifier keeps.
+    or None where the problem holds none: the self-check judges it. `limit` says why a key, though equal to itself, can
+    judge no other spelling; "" when it can. `close` ends the processes that the verifier keeps.
     """
 
     name: str
     judge: Judge
     quick: Callable[[Problem, str], Verdict | None] | None = None
     gold: Callable[[Problem], str | None] = _reference
+    limit: Callable[[Problem], str] = lambda problem: ""
     close: Callable[[], None] = lambda: None
 
 
 def _math() -> Verifier:
     from tossup.verifiers import math
 
+    def judge(problem: Problem, response: str) -> Verdict:
+        return math.judge(response, problem.reference)
+
     return Verifier(
         "math",
-        judge=lambda problem, response: math.judge(response, problem.reference),
+        judge,
+        quick=judge,
         gold=lambda problem: f"\\boxed{{{problem.reference}}}",
+        limit=lambda problem: math.read_reference(problem.reference).trouble,
     )
 
 
