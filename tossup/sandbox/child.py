@@ -16,7 +16,6 @@ import io
 import marshal
 import mmap
 import os
-import random
 import resource
 import sys
 import threading
@@ -106,27 +105,32 @@ def arrange_descriptors(job: Job, keep: int | None) -> int:
 
 def limit_resources(job: Job) -> None:
     """Limits that the kernel holds; the zygote watches CPU time, wall time and threads besides."""
-    cpu = int(job.cpu_seconds) + 2
-    for kind, value in (
-        (resource.RLIMIT_CPU, cpu),
-        (resource.RLIMIT_DATA, job.memory_bytes),
-        (resource.RLIMIT_AS, job.memory_bytes + ADDRESS_SPACE_SLACK),
-        (resource.RLIMIT_FSIZE, job.file_bytes),
-        (resource.RLIMIT_NOFILE, job.open_files),
-        (resource.RLIMIT_STACK, STACK_BYTES),
-        (resource.RLIMIT_CORE, 0),
-        (resource.RLIMIT_MEMLOCK, 0),
-        (resource.RLIMIT_MSGQUEUE, 0),
-        (resource.RLIMIT_SIGPENDING, 64),
-    ):
-        hard = resource.getrlimit(kind)[1]
-        value = value if hard == resource.RLIM_INFINITY else min(value, hard)
+    limit(resource.RLIMIT_CPU, int(job.cpu_seconds) + 2)
+    limit(resource.RLIMIT_DATA, job.memory_bytes)
+    limit(resource.RLIMIT_AS, job.memory_bytes + ADDRESS_SPACE_SLACK)
+    limit(resource.RLIMIT_FSIZE, job.file_bytes)
+    limit(resource.RLIMIT_NOFILE, job.open_files)
+
+
+def limit_all_runs() -> None:
+    """The limits that are the same for every run; a zygote sets them once and its children inherit them."""
+    limit(resource.RLIMIT_STACK, STACK_BYTES)
+    for kind in (resource.RLIMIT_CORE, resource.RLIMIT_MEMLOCK, resource.RLIMIT_MSGQUEUE):
+        limit(kind, 0)
+    limit(resource.RLIMIT_SIGPENDING, 64)
+
+
+def limit(kind: int, value: int) -> None:
+    """Set a limit, soft and hard, or leave it where a lower hard one is in force."""
+    try:
         resource.setrlimit(kind, (value, value))
+    except ValueError:
+        hard = resource.getrlimit(kind)[1]
+        resource.setrlimit(kind, (hard, hard))
 
 
 def load(source: bytes, code_fd: int, stage: mmap.mmap) -> types.CodeType | None:
     """Compile the program, or take what an earlier run of the same program compiled. None after a syntax error."""
-    reset_streams()
     stage[0] = RUNNING
     try:
         if code_fd >= 0 and (size := os.fstat(code_fd).st_size):
@@ -144,8 +148,11 @@ def load(source: bytes, code_fd: int, stage: mmap.mmap) -> types.CodeType | None
             os.close(code_fd)
 
 
-def reset_streams() -> None:
-    """Standard streams on the new pipes; the zygote's own were opened on /dev/null."""
+def prepare_streams() -> None:
+    """Standard streams for descriptors 0, 1, 2 as they will be: a file to read and two pipes. Called in the zygote,
+
+    because making them in every run would cost a tenth of it.
+    """
 
     def text(fd: int, mode: str, name: str, errors: str) -> io.TextIOWrapper:
         raw = io.FileIO(fd, mode, closefd=False)
@@ -153,6 +160,12 @@ def reset_streams() -> None:
         buffer = io.BufferedReader(raw) if mode == "r" else io.BufferedWriter(raw)
         return io.TextIOWrapper(buffer, encoding="utf-8", errors=errors, line_buffering=fd == 2)
 
+    pipe = os.pipe()
+    empty = os.memfd_create("stdin")
+    for fd, target in ((empty, 0), (pipe[1], 1), (pipe[1], 2)):
+        os.dup2(fd, target)
+    for fd in (empty, *pipe):
+        os.close(fd)
     sys.stdin = text(0, "r", "<stdin>", "strict")
     sys.stdout = text(1, "w", "<stdout>", "strict")
     sys.stderr = text(2, "w", "<stderr>", "backslashreplace")
@@ -168,7 +181,6 @@ def run(code: types.CodeType | None, argv: tuple[str, ...]) -> int:
     main.__file__ = "main.py"
     main.__dict__["__builtins__"] = __builtins__
     sys.modules["__main__"] = main
-    random.seed(0)
     gc.enable()
     status = 0
     try:

@@ -161,7 +161,7 @@ def _checks() -> dict[str, Code]:
         "prctl": _one_of(0, (15, 16, 0x53564D41), refuse),
         # Its own limits only. Contest programs raise the stack limit; it is already at its most, so say yes.
         "prlimit64": [
-            _argument(0), (_EQUAL, 2, 0, 0), (_EQUAL, 1, 0, OWN_PID), (_RETURN, 0, 0, refuse),
+            _argument(0), (_EQUAL, 1, 0, 0), (_RETURN, 0, 0, refuse),
             _argument(2), (_EQUAL, 0, 2, 0), _argument(2, high=True), (_EQUAL, 2, 0, 0),
             _argument(1), (_EQUAL, 1, 0, stack_limit), (_RETURN, 0, 0, ALLOW), (_RETURN, 0, 0, fail(0)),
         ],

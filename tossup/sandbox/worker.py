@@ -20,13 +20,17 @@ READY_TIMEOUT_S = 120.0
 CLOSE_TIMEOUT_S = 5.0
 
 _BOOT = """
-import sys, types
+import os, sys, types
+os.register_at_fork = lambda **hooks: None
 control, config, folder = sys.argv[1:]
 for name, path in (("tossup", folder), ("tossup.sandbox", folder + "/sandbox")):
     sys.modules[name] = types.ModuleType(name)
     sys.modules[name].__path__ = [path]
 from tossup.sandbox import zygote
 zygote.main(int(control), int(config))
+"""
+"""Imports the zygote without the package around it. Modules must not ask for work in every child: there is nothing to tidy
+after the fork of a process with one thread, and `random` would reseed itself, where rewards should repeat.
 """
 
 ENVIRONMENT = {

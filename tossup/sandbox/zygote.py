@@ -25,6 +25,7 @@ import importlib
 import json
 import mmap
 import os
+import random
 import select
 import signal
 import socket
@@ -33,7 +34,7 @@ import types
 from typing import Any
 
 from tossup.sandbox import kernel, landlock, namespaces, seccomp
-from tossup.sandbox.child import RUNNING, Jail, Job, become_program
+from tossup.sandbox.child import RUNNING, Jail, Job, become_program, limit_all_runs, prepare_streams
 from tossup.sandbox.watch import Watch
 
 LOW_DESCRIPTORS = 8
@@ -104,6 +105,8 @@ class Zygote:
         program = seccomp.compile_filter() if backend != "none" else None
         self._jail = Jail(in_namespaces, rules, program, parent=0 if in_namespaces else os.getpid())
         self.layers = [name for name, on in (("landlock", rules is not None), ("seccomp", program is not None)) if on]
+        limit_all_runs()
+        prepare_streams()
         self._stage = mmap.mmap(-1, mmap.PAGESIZE)
         gc.collect()
         gc.freeze()
@@ -113,6 +116,7 @@ class Zygote:
         sys.path += config["site"]
         for name in (*COMMON.split(), *config["preload"]):
             importlib.import_module(name)
+        random.seed(0)  # every run starts from this state: rewards repeat
         for name, source in config["modules"].items():
             module = types.ModuleType(name)
             sys.modules[name] = module
