@@ -15,7 +15,11 @@ from tossup.verifiers.math.extract import Found, Missing, find
 from tossup.verifiers.math.grammar import parse
 from tossup.verifiers.math.limits import Oversized, Unreadable
 from tossup.verifiers.math.tree import SCALARS, Group, Node, Num, Text
+from tossup.verifiers.workers import Workers
 
+
+SLOW_SECONDS = 1.0
+"""CPU seconds for one comparison in a worker process; more is UNDECIDED with the reason `timeout`."""
 
 _DECIMAL_COMMA = re.compile(r"\s*([-+]?\d+),(\d{1,2}|\d{4,})\s*")
 
@@ -153,9 +157,29 @@ def _compared(node: Node, text: str, gold: Reference, how: str) -> Verdict:
         finding = compare(gold.node, node)
     except Oversized:
         return wrong("oversized answer", text)
-    if finding.equal is True:
+    if finding.equal is None:
+        return _slowly(text, gold, how, finding.rule)
+    if finding.equal:
         return correct(f"{how}: {finding.rule}", text)
     return wrong(f"{how}: {_short(text)}: {finding.rule}", text)
+
+
+def _slowly(text: str, gold: Reference, how: str, rule: str) -> Verdict:
+    """What arithmetic cannot tell, by SymPy in a worker process."""
+    reply = _workers().call(gold.text, text)
+    if reply.outcome == "timeout":
+        return undecided("timeout", text)
+    if reply.outcome == "died":
+        return undecided(f"the checking process died: {reply.reason}", text)
+    if reply.outcome == "done" and reply.result is True:
+        return correct(f"{how}: equal after simplification", text)
+    return wrong(f"{how}: {_short(text)}: {rule}", text)
+
+
+@lru_cache(maxsize=1)
+def _workers() -> Workers:
+    """The shared pool, started when the first answer needs it."""
+    return Workers("tossup.verifiers.math.slow:decide", timeout_s=SLOW_SECONDS)
 
 
 def _same_text(text: str, reference: str) -> bool:
@@ -163,11 +187,14 @@ def _same_text(text: str, reference: str) -> bool:
     return _squeezed(text) == _squeezed(reference)
 
 
+_SPACES = re.compile(r"(?<![A-Za-z0-9])\s+|\s+(?![A-Za-z0-9])")
+
+
 def _squeezed(text: str) -> str:
     """The text without spaces, `\\left`, `\\right` and the `d` of `\\dfrac`."""
-    for mark, instead in (("\\left", ""), ("\\right", ""), ("\\dfrac", "\\frac"), ("\\tfrac", "\\frac"), ("\\,", ""), ("\\!", ""), (" ", ""), ("\n", "")):
+    for mark, instead in (("\\left", ""), ("\\right", ""), ("\\dfrac", "\\frac"), ("\\tfrac", "\\frac"), ("\\,", ""), ("\\!", "")):
         text = text.replace(mark, instead)
-    return text.rstrip(".")
+    return _SPACES.sub("", text).rstrip(".")
 
 
 def _short(text: str) -> str:

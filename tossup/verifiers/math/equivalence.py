@@ -9,9 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from fractions import Fraction
 
-from tossup.verifiers.math import sets, units
+from tossup.verifiers.math import relations, sets, units
 from tossup.verifiers.math.limits import Undefined, Unreadable
-from tossup.verifiers.math.numeric import Evaluator, close, closed_value, context, points, precision_for, same
+from tossup.verifiers.math.numeric import closed_value, has_value, same
 from tossup.verifiers.math.tree import (
     MINUS_ONE,
     SCALARS,
@@ -68,6 +68,8 @@ def compare(reference: Node, answer: Node) -> Finding:
     """
     if reference == answer:
         return Finding(True, "written the same")
+    if isinstance(answer, Group) and answer.ordered_by == "or" and answer.open == "":
+        answer = _one_of_equals(answer)
     try:
         return _compare(reference, answer)
     except FalseChain:
@@ -97,6 +99,15 @@ def _compare(reference: Node, answer: Node) -> Finding:
     if gold.name is not None and isinstance(answer, Chain) and mine.name is None and answer.ops == ("=",):
         return relation(reference, answer) if isinstance(reference, Chain) else Finding(False, "an equation")
     return value(gold, mine)
+
+
+def _one_of_equals(answer: Group) -> Node:
+    """`3/4 or 0.75` is one value said twice; any other `or` stays a choice."""
+    if all(isinstance(item, SCALARS) for item in answer.items):
+        first = answer.items[0]
+        if all(same(first, item) is True for item in answer.items[1:]):
+            return first
+    return answer
 
 
 def _is_relation(chain: Chain) -> bool:
@@ -219,8 +230,8 @@ def scalar(reference: Node, answer: Node) -> Finding:
     answer = _binary_fraction(answer) or answer
     if _rounding(reference, answer):
         return Finding(True, "equal to all of its digits")
-    if verdict is None and not symbols(reference) and closed_value(reference) is not None:
-        return Finding(False, "the answer has no value")
+    if verdict is None and has_value(reference):
+        return Finding(False, "the answer has no value where the reference has one")
     return Finding(verdict, "not equal" if verdict is False else "no value at any point")
 
 
@@ -418,6 +429,8 @@ def tuple_or_interval(reference: Group, answer: Node) -> Finding:
 def by_region(reference: Node, answer: Node) -> Finding:
     """The same set of real numbers, however it is written."""
     target = named(answer, strict=False).value
+    if isinstance(reference, Chain) and isinstance(target, Chain) and symbols(reference) != symbols(target):
+        return Finding(False, "another letter")
     ours, theirs = sets.region(reference), sets.region(target)
     if ours is None or theirs is None:
         if isinstance(reference, Union) and isinstance(target, Union) and len(reference.items) == len(target.items):
@@ -464,7 +477,7 @@ def ratio(reference: Ratio, answer: Node) -> Finding:
 
 
 def relation(reference: Chain, answer: Node) -> Finding:
-    """Equations up to a constant factor, inequalities with their direction, solved ones as sets."""
+    """Equations with the same zeros, inequalities with the same solutions or the same members."""
     if isinstance(answer, Quantity):
         answer = answer.value
     if _is_relation(reference):
@@ -476,50 +489,38 @@ def relation(reference: Chain, answer: Node) -> Finding:
         return Finding(False, "no equation where one is asked for")
     if len(answer.ops) != 1 or len(reference.ops) != 1 or answer.ops != reference.ops:
         return Finding(False, "another relation")
-    factor = _proportion(reference, answer)
-    return Finding(True, "the same equation") if factor is not None else Finding(None, "not the same equation up to a factor")
+    ours, theirs = relations.difference(reference), relations.difference(answer)
+    if ours is None or theirs is None:
+        return Finding(False, "another relation")
+    if relations.factor(ours, theirs) is not None:
+        return Finding(True, "the same equation")
+    zeros = relations.same_zeros(ours, theirs)
+    return Finding(zeros, "the same solutions" if zeros else "another equation")
 
 
 def _inequality(reference: Chain, answer: Chain) -> Finding:
-    """Chains with the same members and directions, or proportional sides."""
+    """Chains with the same members and directions, or sides that differ by a positive factor."""
     turned = Chain(tuple(reversed(answer.items)), tuple(_TURNED.get(op, op) for op in reversed(answer.ops)))
     for candidate in (answer, turned):
         if candidate.ops == reference.ops and len(candidate.items) == len(reference.items):
             pairs = zip(reference.items, candidate.items, strict=True)
             if all(isinstance(a, SCALARS) and isinstance(b, SCALARS) and same(a, b) is True for a, b in pairs):
                 return Finding(True, "the same relation")
-            if len(candidate.ops) == 1 and (factor := _proportion(reference, candidate)) is not None and factor > 0:
+            if len(candidate.ops) == 1 and _positive_factor(reference, candidate):
                 return Finding(True, "the same inequality")
     return Finding(False, "another relation")
 
 
+def _positive_factor(reference: Chain, answer: Chain) -> bool:
+    """Whether `left - right` of the answer is a positive multiple of that of the reference."""
+    ours, theirs = relations.difference(reference), relations.difference(answer)
+    if ours is None or theirs is None:
+        return False
+    factor = relations.factor(ours, theirs)
+    return factor is not None and factor > 0
+
+
 _TURNED = {"<": ">", ">": "<", "<=": ">=", ">=": "<="}
-
-
-def _proportion(reference: Chain, answer: Chain) -> float | None:
-    """The constant ratio of `left - right` in both, or None when there is none."""
-    sides = (*reference.items, *answer.items)
-    if not all(isinstance(side, SCALARS) for side in sides) or Sym("") in sides:
-        return None
-    ours = Add((reference.items[0], negate(reference.items[1])))
-    theirs = Add((answer.items[0], negate(answer.items[1])))
-    names = symbols(ours) | symbols(theirs)
-    if not names or symbols(ours) != symbols(theirs):
-        return None
-    ctx = context(precision_for(ours, theirs))
-    ratios = []
-    for place in points(names):
-        try:
-            evaluator = Evaluator(ctx, place, real=True)
-            top, bottom = evaluator.value(theirs), evaluator.value(ours)
-        except (Undefined, Unreadable, ZeroDivisionError, ValueError):
-            continue
-        if top == 0 or bottom == 0:
-            return None
-        ratios.append(top / bottom)
-    if len(ratios) < 2 or not all(close(ctx, r, ratios[0]) for r in ratios[1:]) or hasattr(ratios[0], "_mpc_"):
-        return None
-    return float(ratios[0])
 
 
 __all__ = ["Finding", "compare", "is_name", "last_place"]

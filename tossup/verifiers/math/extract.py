@@ -17,7 +17,9 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from tossup.verifiers.math.lexer import FUNCTIONS
 from tossup.verifiers.math.limits import TAIL_CHARS
+from tossup.verifiers.math.units import is_unit_word
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,11 +47,18 @@ _RUN_ON = re.compile(
 )
 _HIDDEN = re.compile(r"<!--.*?-->|\\[hv]?phantom\s*\{(?:[^{}]|\{(?:[^{}]|\{[^{}]*\})*\})*\}", re.DOTALL)
 _MARK = re.compile(
-    r"(?:\b(?:final|correct|right|best)\s+)?\b(?:answer|solution|result|choice|option)\b(?:\s+(?:to|of|for)\s[^.\n:$]{1,60})?"
-    r"\s*(?:is|are|:|=|equals|would be|will be|should be|must be)\s*:?"
-    r"|(?:\A|\n)\s*A\s*:|\*\*\s*answer\s*:?\s*\*\*\s*:?|\banswer\s+(?=\\\[|\\\(|\$)",
+    r"\b(?:(?P<weak>solutions?|results?|roots?|zeros)|answers?|choice|option|ans)\b(?:\s{1,2}(?:to|of|for)\s[^.\n:$]{1,60})?"
+    r"\s{0,4}(?:\b(?:is|are|equals|would be|will be|should be|must be)\b|:|=)(?:\s{0,2}:)?(?:\s{0,2}(?:therefore|thus|then|simply)\b,?)?"
+    r"|(?:\A|\n)[ \t]{0,8}A[ \t]{0,2}:|\*\*\s{0,2}(?:final\s)?answer\s{0,2}:?\s{0,2}\*\*\s{0,2}:?"
+    r"|(?:\A|\n)[# ]{0,8}final answer[ \t]{0,8}\n|\banswer\s{1,4}(?=\\\[|\\\(|\$)"
+    r"|答案(?:是|为|：|:)",
     re.IGNORECASE,
 )
+_NEGATED = re.compile(
+    r"\b(?:not|false|wrong|untrue|incorrect|whether|if|cannot|can't|unsure|doubt|unlikely|suppose|assume)\b(?:\s+\w+){0,4}\s*\Z",
+    re.IGNORECASE,
+)
+_JSON = re.compile(r'"(?:final_)?answer"\s*:\s*(?:"([^"\n]*)"|([-\d.]+))')
 _HEDGE = re.compile(
     r"\b(?:either|one of|could be|might be|may be|perhaps|maybe|possibly|any of|some of|anything|except|not|false|twice"
     r"|half|double|triple|greater|less|more|fewer|larger|smaller|close|near|nearly|almost|between|around|at least"
@@ -58,6 +67,7 @@ _HEDGE = re.compile(
 )
 _MATH = re.compile(r"\$\$(.+?)\$\$|\\\[(.+?)\\\]|\\\((.+?)\\\)|(?<!\\)\$([^$\n]+?)(?<!\\)\$", re.DOTALL)
 _NUMBER = re.compile(r"[-+−]?(?:(?<![\w.])[$€£])?(?<![\w])[-+]?(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?(?:\s*/\s*\d+(?![\d/]))?(?:\s?(?:%|percent))?")
+_WORD = re.compile(r"(?<![\\A-Za-z])[A-Za-z]{2,}")
 _LABEL = re.compile(
     r"\b(?:equation|eq|figure|fig|step|problem|question|exercise|example|theorem|lemma|page|part|case|section|table|line|option"
     r"|chapter|method|formula|item|note|number)s?\.?\s*\(?\s*\Z",
@@ -67,6 +77,7 @@ _SENTENCE = re.compile(r"\.(?=\s+[A-Z\\(\[*]|\s*\Z)|\n\s*\n")
 _JOIN = re.compile(
     r"(?:\s|[$,;.&]|\\\(|\\\)|\\\[|\\\]|\\quad|\\qquad|\\,|\\;|\\text\{\s*(?:and|,)?\s*\}|\\text\{ for part \(?\w\)? and \}|and\b)*",
 )
+_CHOICE_RIGHT = re.compile(r"\b(?:option|choice|answer)\s*\(?([A-J])\)?\s+is\s+(?:the\s+)?(?:correct|right|best|answer)\b[^.\n]*[.!]?\s*\Z")
 _CHOICE_TAIL = re.compile(r"\b(?:it(?:'s| is)|is|choose|option|pick)\s*\(?\*{0,2}([A-J])\)?\*{0,2}\s*[.!]?\s*\Z")
 
 
@@ -171,16 +182,18 @@ def _closing(text: str, position: int) -> int | None:
     return None
 
 
-def _tagged(tail: str) -> Found | None:
-    """An answer between answer tags, or after four hashes."""
+def _tagged(tail: str) -> Found | Missing | None:
+    """An answer between answer tags, after four hashes, or in a JSON object."""
     end = tail.rfind("</answer>")
     start = tail.rfind("<answer>", 0, end if end >= 0 else len(tail))
     if start >= 0:
-        return Found(_unwrap(tail[start + 8 : end if end > start else len(tail)]), "answer tag")
+        inner = tail[start + 8 : end if end > start else len(tail)]
+        return _marked(inner) or Found(_unwrap(inner), "answer tag")
     start = tail.rfind("####")
     if start >= 0:
         return Found(_unwrap(tail[start + 4 :].lstrip(": ").split("\n", 1)[0]), "####")
-    return None
+    fields = list(_JSON.finditer(tail)) if '"' in tail else []
+    return Found(fields[-1][1] or fields[-1][2] or "", "answer field") if fields else None
 
 
 def _marked(tail: str) -> Found | Missing | None:
@@ -190,10 +203,13 @@ def _marked(tail: str) -> Found | Missing | None:
         continue
     if mark is None:
         return None
-    before = tail[max(0, mark.start() - 40) : mark.start()]
-    if re.search(r"\b(?:not|false|wrong|untrue|incorrect)\b(?:\s+\w+){0,3}\s*\Z", before, re.IGNORECASE):
+    before = tail[max(0, mark.start() - 60) : mark.start()]
+    if _NEGATED.search(before):
         return Missing("a negated answer")
-    clause = _clause(tail[mark.end() :].lstrip(" \n*:"))
+    rest = tail[mark.end() :].lstrip(" \n*:")
+    clause = _clause(rest)
+    if mark["weak"] and re.search(r"\d", rest[len(clause) :]):
+        return None  # a result on the way, since more figures follow
     if not clause:
         return Missing("no answer where one is announced")
     return _from_clause(clause)
@@ -219,7 +235,7 @@ def _from_clause(clause: str) -> Found | Missing:
     """The answer in an announcing clause: mathematics, a value at its start, or its last number."""
     masked = _masked(clause)
     if re.search(r"\bor\b", masked) and re.search(r"\d.*\bor\b.*\d", clause):
-        return Missing("a choice between answers")
+        return Found(_unwrap(clause), "announced")  # a choice, unless both say the same
     head = re.split(r",\s+(?:not|which|since|because|as|so|but|it)\b|\s+(?:because|since)\s", clause, maxsplit=1)[0]
     if _HEDGE.search(_masked(head)):
         return Missing("a hedged or negated answer")
@@ -232,6 +248,14 @@ def _from_clause(clause: str) -> Found | Missing:
     if spans:
         return Found(last, "announced", loose=(_unwrap(head),))
     return Found(_unwrap(head), "announced", loose=(last,))
+
+
+def _bare_answer(text: str) -> bool:
+    """Whether a short response is an answer and nothing else: mathematics, a value with its unit, or one word."""
+    found = _WORD.findall(text)
+    if all(word in FUNCTIONS or word in ("pi", "and", "or") or is_unit_word(word.lower()) for word in found):
+        return True
+    return len(found) == 1 and (text == found[0] or text[0] in "-$0123456789\\(")
 
 
 def _last_value(line: str) -> str | None:
@@ -261,27 +285,32 @@ def _inner(span: re.Match[str]) -> str:
 
 def _last(tail: str, choice: bool) -> Found | Missing:
     """The last value of a response that says nowhere what its answer is."""
-    text = tail.rstrip()
+    text = re.sub(r"\s{1,2}(?:is|as) (?:the|our|my) (?:final |correct )?answer[.!]?\Z", "", tail.rstrip())
     bold = re.search(r"\*\*([^*\n]{1,80})\*\*[\s.!]*\Z", text)
     if bold and not choice and not _HEDGE.search(bold[1]):
         return Found(_unwrap(bold[1]), "last bold")
     if len(text) < 80 and "\n" not in text:
         bare = _unwrap(text)
-        if re.fullmatch(r"[-+]?[$\d\\({\[].*|[A-Za-z]|[a-zA-Z] *=.*|None|null", bare, re.DOTALL) and not re.search(r"[a-z]{4,} ", bare):
+        if _bare_answer(bare):
             return Found(bare, "the whole response")
     if choice:
-        match = _CHOICE_TAIL.search(text) or re.match(r"\(?([A-J])[.)](?=\s)", text) or re.fullmatch(r"\*\*\(?([A-J])\)?\*\*", text)
+        match = _CHOICE_RIGHT.search(text) or _CHOICE_TAIL.search(text) or re.match(r"\(?([A-J])[.)](?=\s)", text) or re.fullmatch(r"\*\*\(?([A-J])\)?\*\*", text)
         return Found(match[1], "chosen option") if match else Missing("no option is chosen")
     if _breaks_off(text):
         return Missing("truncated")
     line = text.rsplit("\n", 1)[-1] if len(text.rsplit("\n", 1)[-1]) > 2 else text[-300:]
     if _HEDGE.search(_masked(line)) and not re.search(r"\bis not\b.*\bis\b|\bnot\b.*\b(?:it's|which is)\b", line):
         return Missing("no final answer")
-    bracketed = list(re.finditer(r"\[([^\[\]]{1,80})\](?=\s*\.?\s*\Z)", line))
+    bracketed = list(re.finditer(r"(?<!\\)\[([^\[\]]{1,80})\](?=\s*\.?\s*\Z)", line))
     if bracketed:
         return Found(bracketed[-1][1].strip("$ "), "last bracket")
     value = _last_value(line)
-    return Missing("no final answer") if value is None else Found(value, "last value")
+    if value is None:
+        return Missing("no final answer")
+    after = line[line.rindex(value.split()[-1].rstrip("%")) :]
+    if text[-1] not in ".!?)]}$*" and len(after.split()) > 4:
+        return Missing("truncated")
+    return Found(value, "last value")
 
 
 def _breaks_off(text: str) -> bool:

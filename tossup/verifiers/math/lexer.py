@@ -60,10 +60,10 @@ _TOKEN = re.compile(
     r"|(?P<num>\d+\.(?=\s*\\(?:overline|dot|bar)\b)|\d+(?:\.\d+)?(?:[eE][+-]?\d{1,12}(?![\w.]))?|\.\d+)"
     r"|(?P<word>[A-Za-z]+)"
     r"|(?P<op>\*\*|<=|>=|!=|==|=>|->|\.\.\.|[-+*/^_=<>(){}\[\]|,;:!%&'.$?])",
-    re.DOTALL,
+    re.DOTALL | re.ASCII,
 )
-_GROUPED = re.compile(r"\d{1,3}(?:(?:,\d{3})+|(?:(?: |\\,|\\ |\\;|~)\d{3})+)(?:\.\d+)?(?![\d]|[,.]\d)")
-_EUROPEAN = re.compile(r"(\d{1,3}(?:\.\d{3})+),(\d+)(?![\d.,])|(\d{1,3}(?:\.\d{3}){2,})(?![\d.,])")
+_GROUPED = re.compile(r"\d{1,3}(?:(?:,\d{3})+|(?:(?: |\\,|\\ |\\;|~)\d{3})+)(?:\.\d+)?(?![\d]|[,.]\d)", re.ASCII)
+_EUROPEAN = re.compile(r"(\d{1,3}(?:\.\d{3})+),(\d+)(?![\d.,])|(\d{1,3}(?:\.\d{3}){2,})(?![\d.,])", re.ASCII)
 
 FUNCTIONS = frozenset(
     "sin cos tan cot sec csc arcsin arccos arctan arccot asin acos atan sinh cosh tanh coth sech csch arcsinh arccosh"

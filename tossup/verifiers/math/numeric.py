@@ -266,8 +266,24 @@ def whole_points(names: frozenset[str]) -> list[dict[str, Fraction]]:
 
 def precision_for(*nodes: Node) -> int:
     """Bits that tell these expressions apart."""
-    written = max((max(n.value.numerator.bit_length(), n.value.denominator.bit_length()) for node in nodes for n in walk(node) if isinstance(n, Num)), default=0)
+    written = 0
+    for node in nodes:
+        for each in walk(node):
+            if isinstance(each, Num):
+                written = max(written, each.value.numerator.bit_length(), each.value.denominator.bit_length())
+            elif isinstance(each, Pow) and isinstance(each.base, Num):
+                written = max(written, _bits_of_power(each.base.value, each.exponent))
     return min(MAX_PRECISION, BASE_PRECISION + 2 * written)
+
+
+def _bits_of_power(base: Fraction, exponent: Node) -> int:
+    """Bits of `base ** exponent` for a written whole exponent, such as 10^{-60}; 0 for others."""
+    if isinstance(exponent, Mul) and len(exponent.items) == 2:
+        exponent = exponent.items[1]
+    if not isinstance(exponent, Num):
+        return 0
+    bits = max(base.numerator.bit_length(), base.denominator.bit_length())
+    return min(MAX_PRECISION, int(abs(exponent.value)) * bits)
 
 
 def same(a: Node, b: Node) -> bool | None:
@@ -311,6 +327,23 @@ def _agree(a: Node, b: Node, places: list[dict[str, Fraction]], real: bool) -> b
             return False
         seen += 1
     return True if seen >= min(2, len(places)) else None
+
+
+def has_value(node: Node) -> bool:
+    """Whether a scalar has a value at one of the points at least.
+
+    Raises:
+        Oversized: a value that is too large to be computed.
+    """
+    names = symbols(node)
+    ctx = context(precision_for(node))
+    for place in (*points(names), *whole_points(names)):
+        try:
+            Evaluator(ctx, place, real=False).value(node)
+        except (Undefined, Unreadable, ZeroDivisionError, ValueError):
+            continue
+        return True
+    return False
 
 
 def close(ctx: Any, x: Any, y: Any) -> bool:

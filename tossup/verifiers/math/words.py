@@ -28,7 +28,9 @@ def option(text: str) -> str | None:
     if len(text) > 300:
         return None
     match = _LETTER.match(text)
-    return match[1] if match else None
+    if match is None or re.search(r"\b(?:or|and|not)\b\s*(?:\\\w+\{)?\(?[A-Z]\b", text[match.start(1) + 1 :]):
+        return None
+    return match[1]
 
 
 def bare_words(text: str) -> str:

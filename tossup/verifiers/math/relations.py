@@ -1,0 +1,156 @@
+"""Equations and inequalities in letters: do they describe the same curve, plane or half-space?
+
+Two equations are the same when `left - right` differs by a constant factor, and otherwise when they have the same
+zeros: all letters but one get values, the zeros in that letter are computed for one equation and must satisfy the other,
+in both directions and at several places. `y = 1/x` and `xy = 1` are the same; a factor that adds zeros is not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from fractions import Fraction
+from typing import Any
+
+from tossup.verifiers.math.limits import Undefined, Unreadable
+from tossup.verifiers.math.numeric import Evaluator, close, context, points, precision_for, same
+from tossup.verifiers.math.tree import SCALARS, ZERO, Add, Chain, Node, Sym, negate, symbols
+
+MAX_DEGREE = 5
+_TROUBLE = (Undefined, Unreadable, ZeroDivisionError, ValueError)
+
+
+def difference(chain: Chain) -> Node | None:
+    """`left - right`; None when a side is no number."""
+    left, right = chain.items
+    if not isinstance(left, SCALARS) or not isinstance(right, SCALARS) or Sym("") in (left, right):
+        return None
+    return Add((left, negate(right)))
+
+
+def factor(reference: Node, answer: Node) -> float | None:
+    """The constant ratio of two differences, or None when there is none."""
+    names = symbols(reference)
+    if not names or names != symbols(answer):
+        return None
+    ctx = context(precision_for(reference, answer))
+    ratios = []
+    for place in points(names):
+        evaluator = Evaluator(ctx, place, real=True)
+        try:
+            top, bottom = evaluator.value(answer), evaluator.value(reference)
+        except _TROUBLE:
+            continue
+        if top == 0 or bottom == 0:
+            return None
+        ratios.append(top / bottom)
+    if len(ratios) < 2 or isinstance(ratios[0], ctx.mpc) or not all(close(ctx, each, ratios[0]) for each in ratios[1:]):
+        return None
+    return float(ratios[0])
+
+
+def same_zeros(reference: Node, answer: Node) -> bool | None:
+    """Whether two differences vanish together; None when the zeros of one cannot be computed.
+
+    Raises:
+        Oversized: a value that is too large to be computed.
+    """
+    if symbols(reference) != symbols(answer):
+        return False
+    if _always_zero(reference) or _always_zero(answer):
+        return False
+    forth = _zeros_satisfy(reference, answer)
+    if forth is False:
+        return False
+    back = _zeros_satisfy(answer, reference)
+    return False if back is False else (True if forth and back else None)
+
+
+def _always_zero(node: Node) -> bool:
+    """Whether an equation says nothing, as `0 = 0` does."""
+    return same(node, ZERO) is True
+
+
+def _zeros_satisfy(first: Node, second: Node) -> bool | None:
+    """Whether the zeros of the first, in a letter in which it is a polynomial, are zeros of the second."""
+    ctx = context(precision_for(first, second))
+    names = symbols(first)
+    for name in sorted(names):
+        checked = 0
+        for place in (points(names)[at] for at in (0, 1, 3)):  # small, large and negative
+            zeros = _zeros(ctx, first, name, place)
+            if zeros is None:
+                break
+            for zero in zeros:
+                satisfied = _vanishes(ctx, second, name, zero, place)
+                if satisfied is False:
+                    return False
+                checked += satisfied is True
+        if checked >= 2 or (checked and len(names) == 1):
+            return True
+    return None
+
+
+def _zeros(ctx: Any, node: Node, name: str, place: Mapping[str, Fraction]) -> list[Any] | None:
+    """The zeros in one letter, the others fixed; None when the node is no polynomial of small degree in it."""
+    values = []
+    for point in range(MAX_DEGREE + 3):
+        try:
+            values.append(Evaluator(ctx, {**place, name: Fraction(point + 1)}, real=False).value(node))
+        except _TROUBLE:
+            return None
+    coefficients = _interpolated(ctx, values)
+    if coefficients is None or len(coefficients) < 2:
+        return None
+    if len(coefficients) == 2:
+        return [-coefficients[1] / coefficients[0]]
+    try:
+        return list(ctx.polyroots(coefficients, maxsteps=80, extraprec=ctx.prec))
+    except ctx.NoConvergence:
+        return None
+
+
+def _interpolated(ctx: Any, values: list[Any]) -> list[Any] | None:
+    """Coefficients, highest first, of the polynomial through values at 1, 2, 3, ...; None when the degree is too high."""
+    rows, newton = list(values), []
+    largest = max(abs(value) for value in values)
+    order = 0
+    while rows:
+        newton.append(rows[0] / ctx.factorial(order))
+        rows = [b - a for a, b in zip(rows, rows[1:], strict=False)]
+        order += 1
+    noise = largest * ctx.mpf(2) ** (80 - ctx.prec)
+    while newton and abs(newton[-1]) <= noise:
+        newton.pop()
+    if len(newton) > MAX_DEGREE + 1:
+        return None
+    result: list[Any] = []
+    for index in reversed(range(len(newton))):
+        result = [ctx.mpf(0), *result] if result else [ctx.mpf(0)]
+        for at in range(len(result) - 1):
+            result[at] -= result[at + 1] * (index + 1)
+        result[0] += newton[index]
+    return list(reversed(result))
+
+
+def _vanishes(ctx: Any, node: Node, name: str, zero: Any, place: Mapping[str, Fraction]) -> bool | None:
+    """Whether the node is zero there, compared with the size of its terms; None where it has no value."""
+    evaluator = _At(ctx, place, name, zero)
+    try:
+        value = evaluator.value(node)
+        assert isinstance(node, Add)
+        size = max(abs(evaluator.value(term)) for term in node.items)
+    except _TROUBLE:
+        return None
+    return bool(abs(value) <= max(size, 1) * ctx.mpf(2) ** (90 - ctx.prec))
+
+
+class _At(Evaluator):
+    """An evaluator in which one letter has a computed value."""
+
+    def __init__(self, ctx: Any, values: Mapping[str, Fraction], name: str, zero: Any) -> None:
+        super().__init__(ctx, values, real=False)
+        self.name, self.zero = name, zero
+
+    def symbol(self, name: str) -> Any:
+        """The computed value for its letter."""
+        return self.zero if name == self.name else super().symbol(name)
