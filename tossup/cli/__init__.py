@@ -21,6 +21,7 @@ COMMANDS = {
     "curate": "Measure a pool's success rates under a model and write the pool with its counts.",
     "audit": "Report how many groups of G answers would teach nothing, per dataset.",
     "verify": "Judge answers: one on the command line, or a file of them.",
+    "doctor": "Show what this machine can do, and which isolation untrusted programs get on it.",
 }
 """Name -> the line in `tossup --help`. `tossup.cli.NAME.command` is the command."""
 

@@ -101,6 +101,19 @@ def connect(family: int, address: Any) -> str:
     return f"connected to {address}"
 
 
+def signal_any(pids: list[int]) -> str:
+    """The first of these processes that may be signalled."""
+    reason = OSError(errno.ESRCH, "")
+    for pid in pids:
+        try:
+            os.kill(pid, 0)
+        except OSError as e:
+            reason = e
+        else:
+            return f"process {pid}"
+    raise reason
+
+
 def shared_memory() -> str:
     """Anonymous shared memory, which no memory limit counts."""
     mmap.mmap(-1, 1 << 20).close()
@@ -129,7 +142,7 @@ def attempts(host: dict[str, Any]) -> dict[str, Callable[[], object]]:
         "reach a TCP listener": lambda: connect(socket.AF_INET, host["tcp"]),
         "reach an abstract Unix socket": lambda: connect(socket.AF_UNIX, host["unix"]),
         "open a datagram socket": lambda: socket.socket(socket.AF_INET, socket.SOCK_DGRAM).close(),
-        "signal another process": lambda: [os.kill(pid, 0) for pid in pids],
+        "signal another process": lambda: signal_any(pids),
         "signal every process": lambda: os.kill(-1, signal.SIGWINCH),
         "limit another process": lambda: resource.prlimit(os.getppid() or 1, resource.RLIMIT_NOFILE),
         "become root": lambda: os.setresuid(0, 0, 0),

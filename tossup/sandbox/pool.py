@@ -63,15 +63,15 @@ class Sandbox:
         backends.check_name(backend)
         self.limits = limits or Limits()
         self._asked = backend
-        self._size = workers or len(os.sched_getaffinity(0))
-        if self._size < 1:
+        self.workers = len(os.sched_getaffinity(0)) if workers is None else workers
+        if self.workers < 1:
             raise ValueError(f"workers is {workers!r}, expected at least 1")
         self._preload, self._modules = tuple(preload), dict(modules or {})
         self._reset()
         _alive.add(self)
 
     def _reset(self) -> None:
-        self._slots = [_Slot() for _ in range(self._size)]
+        self._slots = [_Slot() for _ in range(self.workers)]
         self._free: queue.LifoQueue[_Slot] = queue.LifoQueue()
         for slot in self._slots:
             self._free.put(slot)

@@ -140,7 +140,8 @@ def _signal_to_itself(signal_argument: int) -> Code:
 
 def _checks() -> dict[str, Code]:
     refuse = fail(errno.EPERM)
-    shared_anonymous, grows_down_or_huge, new_thread, namespaces, stack_limit = 0x21, 0x40100, 0x10000, 0x7E020080, 3
+    shared_anonymous, grows_down_or_huge, new_thread, namespaces = 0x21, 0x40100, 0x10000, 0x7E020080
+    limit_cpu, limit_stack, limit_realtime = 0, 3, 15
     return {
         # Shared anonymous memory, downward-growing maps and huge pages escape RLIMIT_DATA.
         "mmap": [
@@ -159,11 +160,13 @@ def _checks() -> dict[str, Code]:
         "ioctl": _one_of(1, (0x5401, 0x5413, 0x541B, 0x5421, 0x5450, 0x5451), fail(errno.ENOTTY)),
         # PR_SET_NAME, PR_GET_NAME and PR_SET_VMA, which libc uses to name threads and maps.
         "prctl": _one_of(0, (15, 16, 0x53564D41), refuse),
-        # Its own limits only. Contest programs raise the stack limit; it is already at its most, so say yes.
+        # Its own limits only. Some are set already and must stay; a program that sets them is told yes: contest programs
+        # raise the stack limit, which is at its most, and a lower CPU limit ends in a SIGKILL that looks like ours.
         "prlimit64": [
             _argument(0), (_EQUAL, 1, 0, 0), (_RETURN, 0, 0, refuse),
-            _argument(2), (_EQUAL, 0, 2, 0), _argument(2, high=True), (_EQUAL, 2, 0, 0),
-            _argument(1), (_EQUAL, 1, 0, stack_limit), (_RETURN, 0, 0, ALLOW), (_RETURN, 0, 0, fail(0)),
+            _argument(2), (_EQUAL, 0, 2, 0), _argument(2, high=True), (_EQUAL, 4, 0, 0),
+            _argument(1), (_EQUAL, 3, 0, limit_cpu), (_EQUAL, 2, 0, limit_stack), (_EQUAL, 1, 0, limit_realtime),
+            (_RETURN, 0, 0, ALLOW), (_RETURN, 0, 0, fail(0)),
         ],
         "kill": _signal_to_itself(1),
         "tgkill": _signal_to_itself(2),

@@ -33,7 +33,7 @@ import sys
 import types
 from typing import Any
 
-from tossup.sandbox import kernel, landlock, namespaces, seccomp
+from tossup.sandbox import chroot, kernel, landlock, namespaces, seccomp
 from tossup.sandbox.child import RUNNING, Jail, Job, become_program, limit_all_runs, prepare_streams
 from tossup.sandbox.watch import Watch
 
@@ -101,6 +101,8 @@ class Zygote:
         else:
             os.chdir("/")
         self._preload(config)
+        if backend == "chroot":
+            chroot.enter_empty_root()
         rules = self._landlock(config) if backend in ("namespaces", "landlock") else None
         program = seccomp.compile_filter() if backend != "none" else None
         self._jail = Jail(in_namespaces, rules, program, parent=0 if in_namespaces else os.getpid())
@@ -114,6 +116,8 @@ class Zygote:
 
     def _preload(self, config: dict[str, Any]) -> None:
         sys.path += config["site"]
+        if config["backend"] == "chroot":
+            chroot.import_everything()
         for name in (*COMMON.split(), *config["preload"]):
             importlib.import_module(name)
         random.seed(0)  # every run starts from this state: rewards repeat
