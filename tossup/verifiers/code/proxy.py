@@ -15,6 +15,7 @@ from __future__ import annotations
 import builtins
 import json
 import os
+import reprlib
 import sys
 import types
 from collections.abc import Iterator
@@ -174,7 +175,7 @@ class Link:
 
     def __init__(self, channel: Channel) -> None:
         self.calls = 0
-        self.last = ""
+        self.last: Any = None
         self.classes: dict[type, str] = {}
         self._channel = channel
         self._functions: list[Any] = []
@@ -191,10 +192,9 @@ class Link:
     def call(self, function: Handle, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Call an object of the candidate. Changes that it makes to the arguments are made here too."""
         self.calls += 1
-        self.last = ""
-        result = self.ask("call", function, args, kwargs)
-        self.last = f"the last call gave {result!r:.{SHOWN}}" if type(result) is not Handle else ""
-        return result
+        self.last = None
+        self.last = self.ask("call", function, args, kwargs)
+        return self.last
 
     def ask(self, operation: str, *values: Any) -> Any:
         """Have an operation done on objects of the candidate; its result, or its exception."""
@@ -214,7 +214,7 @@ class Link:
         known = getattr(builtins, name, None)
         if isinstance(known, type) and issubclass(known, BaseException):
             ends_loops = issubclass(known, (StopIteration, StopAsyncIteration, GeneratorExit))
-            return RuntimeError if ends_loops else known
+            return CandidateError if ends_loops else known
         base = self.exception_class(names[1:]) if len(names) > 1 else Exception
         made = type(name, (base,), {}) if issubclass(base, Exception) else base
         self._exceptions[name] = made
@@ -372,16 +372,20 @@ def _shown(error: BaseException) -> str:
     return f"{type(error).__name__}: {error}"[:SHOWN]
 
 
-def _failed_line(error: BaseException, code: str, last: str) -> str:
+def _failed_line(error: BaseException, code: str, last: Any) -> str:
     lines = code.split("\n")
     numbers = [frame.tb_lineno for frame in _frames(error) if frame.tb_frame.f_code.co_filename == "<tests>"]
-    where = " / ".join(lines[n - 1].strip()[:SHOWN] for n in numbers[-2:] if 0 < n <= len(lines))
-    parts = [
-        where or "the tests",
-        _shown(error) if not isinstance(error, AssertionError) or str(error) else "failed",
-        last,
-    ]
-    return ": ".join(p for p in parts if p)
+    where = " / ".join(lines[n - 1].strip()[:SHOWN] for n in numbers[-1:] if 0 < n <= len(lines))
+    what = "failed" if type(error) is AssertionError and not str(error) else _shown(error)
+    gave = "" if last is None or type(last) is Handle else f"the last call gave {_cut(last)}"
+    return ": ".join(p for p in (where or "the tests", what, gave) if p)
+
+
+def _cut(value: Any) -> str:
+    try:
+        return reprlib.repr(value)
+    except Exception as e:  # noqa: BLE001  (a value that cannot be shown; the verdict stands)
+        return f"a value that cannot be shown ({type(e).__name__})"
 
 
 def _frames(error: BaseException) -> Iterator[types.TracebackType]:
