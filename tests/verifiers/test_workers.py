@@ -277,6 +277,19 @@ def test_a_dropped_pool_takes_its_workers_along():
     assert gone(pid)
 
 
+def test_a_pool_at_rest_has_no_process_and_goes_on_when_asked(pool):
+    pid = pool.call(PID).result
+    pool.rest()
+    assert not alive(pid)
+    assert [r.result for r in pool.map([["6 * 7"]] * 4)] == [42] * 4
+
+
+def test_inside_without_waiting_no_job_is_done(pool):
+    with workers.without_waiting(), pytest.raises(workers.WouldWait):
+        pool.call("1")
+    assert pool.call("1").result == 1
+
+
 def test_a_closed_pool_says_so(pool):
     pid = pool.call(PID).result
     pool.close()

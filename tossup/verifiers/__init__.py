@@ -14,11 +14,10 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import replace
-from typing import overload
 
 from tossup.records import Problem, TossupError, Verdict, undecided
-from tossup.verifiers.registry import Verifier, close, get
-from tossup.verifiers.workers import default_size
+from tossup.verifiers.registry import Judge, Verifier, close, get
+from tossup.verifiers.workers import WouldWait, default_size, without_waiting
 
 __all__ = ["Verifier", "averify", "close", "get", "verify", "verify_many"]
 
@@ -54,26 +53,33 @@ def verify_many(
     verdicts: dict[int, Verdict] = {}
     rest: list[int] = []
     for i, (problem, response) in enumerate(pairs):
-        verdict = _quick(get(problem.verifier), problem, response)
+        verdict = _at_once(problem, response)
         if verdict is None:
             rest.append(i)
         else:
             verdicts[i] = verdict
             on_verdict(i)
-    if rest:
-        for i, verdict in _at_once(pairs, rest):
-            verdicts[i] = verdict
-            on_verdict(i)
+    for i, verdict in _several_at_a_time(pairs, rest):
+        verdicts[i] = verdict
+        on_verdict(i)
     return [verdicts[i] for i in range(len(pairs))]
 
 
-def _quick(verifier: Verifier, problem: Problem, response: str) -> Verdict | None:
-    """The verdict that costs microseconds, if there is one."""
-    return None if verifier.quick is None else _guarded(verifier.quick, problem, response)
+def _at_once(problem: Problem, response: str) -> Verdict | None:
+    """The verdict, where it takes no waiting."""
+    if not get(problem.verifier).inline:
+        return None
+    try:
+        with without_waiting():
+            return verify(problem, response)
+    except WouldWait:
+        return None
 
 
-def _at_once(pairs: Sequence[tuple[Problem, str]], rest: Sequence[int]) -> Iterator[tuple[int, Verdict]]:
+def _several_at_a_time(pairs: Sequence[tuple[Problem, str]], rest: Sequence[int]) -> Iterator[tuple[int, Verdict]]:
     """Judge the pairs at these positions in threads: twice the workers, so that none waits for the caller's Python."""
+    if not rest:
+        return
     executor = ThreadPoolExecutor(min(len(rest), 2 * default_size()), thread_name_prefix="tossup-verify")
     try:
         futures = {executor.submit(verify, *pairs[i]): i for i in rest}
@@ -83,11 +89,7 @@ def _at_once(pairs: Sequence[tuple[Problem, str]], rest: Sequence[int]) -> Itera
         executor.shutdown(cancel_futures=True)
 
 
-@overload
-def _guarded(judge: Callable[[Problem, str], Verdict], problem: Problem, response: str) -> Verdict: ...
-@overload
-def _guarded(judge: Callable[[Problem, str], Verdict | None], problem: Problem, response: str) -> Verdict | None: ...
-def _guarded(judge: Callable[[Problem, str], Verdict | None], problem: Problem, response: str) -> Verdict | None:
+def _guarded(judge: Judge, problem: Problem, response: str) -> Verdict:
     """Call a judge and turn whatever it raises into UNDECIDED, but for what the user can fix.
 
     A judge that has waited for a worker says itself how long the work took; for the others the time is taken here.
@@ -99,6 +101,6 @@ def _guarded(judge: Callable[[Problem, str], Verdict | None], problem: Problem, 
         raise
     except Exception as e:  # noqa: BLE001 -- not swallowed: it is the verdict's reason, and counted as undecided
         verdict = undecided(f"the {problem.verifier} verifier failed: {type(e).__name__}: {' '.join(str(e).split())}")
-    if verdict is None or verdict.seconds:
+    if verdict.seconds:
         return verdict
     return replace(verdict, seconds=time.perf_counter() - start)

@@ -192,6 +192,11 @@ class WorkerProcess:
             return f"worker exited with code {how.si_status}"
         return f"worker killed by {signal.Signals(how.si_status).name}"
 
+    @property
+    def ended(self) -> bool:
+        """Whether the process has ended by itself. It is not reaped here."""
+        return os.waitid(os.P_PID, self.process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+
     def end(self) -> None:
         """End the process and whatever it started, and leave no zombie. Safe from any thread and to call twice."""
         with self._ending:

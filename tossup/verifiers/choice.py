@@ -33,18 +33,7 @@ def gold(problem: Problem) -> str:
 
 
 def judge(problem: Problem, response: str) -> Verdict:
-    """Compare the chosen options with the key; an answer that is no option may still equal one in value (0.5 and 1/2)."""
-    verdict = quick(problem, response)
-    if verdict is not None:
-        return verdict
-    options = options_of(problem)
-    answer, _ = final_answer(response, choice=True)
-    assert answer is not None
-    return _compare(answer, _equal_in_value(answer, options), key_labels(problem.reference, options))
-
-
-def quick(problem: Problem, response: str) -> Verdict | None:
-    """`judge` without mathematics: None when the answer names no option and only its value could."""
+    """Compare the chosen options with the key; an answer that is no option may still equal one in value (0.5, 1/2)."""
     options = options_of(problem)
     keys = key_labels(problem.reference, options)
     if not keys:
@@ -55,7 +44,7 @@ def quick(problem: Problem, response: str) -> Verdict | None:
     chosen, remark = chosen_labels(answer, options)
     if remark:
         return wrong(remark, answer)
-    return _compare(answer, chosen, keys) if chosen or not options else None
+    return _compare(answer, chosen or _equal_in_value(answer, options), keys)
 
 
 def _compare(answer: str, chosen: frozenset[str], keys: frozenset[str]) -> Verdict:

@@ -14,10 +14,11 @@ from __future__ import annotations
 
 import difflib
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from tossup.records import Problem, TossupError, Verdict
+from tossup.verifiers import workers
 
 Judge = Callable[[Problem, str], Verdict]
 """What a verifier does: a problem and a response in, a verdict out. Called from many threads at once."""
@@ -31,15 +32,16 @@ def _reference(problem: Problem) -> str | None:
 class Verifier:
     """A named judge.
 
-    `quick` judges within microseconds in the calling thread, or returns None to say that it takes `judge`; without it
-    every response is given to `judge`, several at a time. `gold` writes the response that a perfect model would give,
-    or None where the problem holds none: the self-check judges it. `limit` says why a key, though equal to itself, can
-    judge no other spelling; "" when it can. `close` ends the processes that the verifier keeps.
+    `inline` says that `judge` takes microseconds, apart from the responses for which it asks `Workers`: many responses
+    are then judged in the calling thread, and only those few several at a time. `gold` writes the response that
+    a perfect model would give, or None where the problem holds none: the self-check judges it. `limit` says why a key,
+    though equal to itself, can judge no other spelling; "" when it can. `close` ends the processes that the verifier
+    keeps.
     """
 
     name: str
     judge: Judge
-    quick: Callable[[Problem, str], Verdict | None] | None = None
+    inline: bool = False
     gold: Callable[[Problem], str | None] = _reference
     limit: Callable[[Problem], str] = lambda problem: ""
     close: Callable[[], None] = lambda: None
@@ -54,7 +56,7 @@ def _math() -> Verifier:
     return Verifier(
         "math",
         judge,
-        quick=judge,
+        inline=True,
         gold=lambda problem: f"\\boxed{{{problem.reference}}}",
         limit=lambda problem: math.read_reference(problem.reference).trouble,
     )
@@ -63,22 +65,45 @@ def _math() -> Verifier:
 def _exact() -> Verifier:
     from tossup.verifiers import exact
 
-    return Verifier("exact", exact.judge, quick=exact.judge)
+    return Verifier("exact", exact.judge, inline=True)
 
 
 def _choice() -> Verifier:
     from tossup.verifiers import choice
 
-    return Verifier("choice", choice.judge, quick=choice.quick, gold=choice.gold)
+    return Verifier("choice", choice.judge, inline=True, gold=choice.gold)
 
 
 def _logic() -> Verifier:
     from tossup.verifiers import logic
 
-    return Verifier("logic", logic.judge, quick=logic.judge, gold=logic.gold)
+    return Verifier("logic", logic.judge, inline=True, gold=logic.gold)
 
 
-BUILT_IN: dict[str, Callable[[], Verifier]] = {"math": _math, "exact": _exact, "choice": _choice, "logic": _logic}
+def _code() -> Verifier:
+    from tossup.verifiers import code
+
+    return Verifier("code", code.verify, gold=_solution, close=code.close)
+
+
+def _solution(problem: Problem) -> str | None:
+    """The canonical solution that a code problem brings in its meta, as a model would write it: in a code block."""
+    solution = next((s for name in SOLUTIONS if (s := problem.meta.get(name))), None)
+    if isinstance(solution, Sequence) and not isinstance(solution, str):
+        solution = solution[0]
+    return f"```python\n{solution}\n```" if isinstance(solution, str) else None
+
+
+SOLUTIONS = ("canonical_solution", "solution", "code", "solutions", "completion")
+"""Columns in which the common sets publish a right program."""
+
+BUILT_IN: dict[str, Callable[[], Verifier]] = {
+    "math": _math,
+    "exact": _exact,
+    "choice": _choice,
+    "logic": _logic,
+    "code": _code,
+}
 
 _made: dict[str, Verifier] = {}
 _lock = threading.RLock()
@@ -117,3 +142,4 @@ def close() -> None:
         for verifier in _made.values():
             verifier.close()
         _made.clear()
+    workers.rest_all()

@@ -34,8 +34,10 @@ import os
 import threading
 import time
 import weakref
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import partial
@@ -96,6 +98,23 @@ def default_size() -> int:
     return int(text)
 
 
+class WouldWait(BaseException):
+    """`call` would have to wait for a worker, inside `without_waiting`. Not an Exception, so that no judge catches it."""
+
+
+_may_wait: ContextVar[bool] = ContextVar("may_wait", default=True)
+
+
+@contextmanager
+def without_waiting() -> Iterator[None]:
+    """Inside, `call` raises WouldWait instead of doing its job: to try first what can be done at once."""
+    token = _may_wait.set(False)
+    try:
+        yield
+    finally:
+        _may_wait.reset(token)
+
+
 class Workers:
     """A pool of killable processes for one function; see the top of this file.
 
@@ -141,7 +160,10 @@ class Workers:
 
         Raises:
             TossupError: the function cannot be loaded at all, or this pool is closed.
+            WouldWait: inside `without_waiting`.
         """
+        if not _may_wait.get():
+            raise WouldWait
         reply = self._attempt(args)
         return self._attempt(args) if reply.outcome is Outcome.DIED else reply
 
@@ -152,6 +174,15 @@ class Workers:
     def map(self, jobs: Iterable[Sequence[Any]]) -> list[Reply]:
         """Run many jobs, each an argument list, as many at once as there are workers. Replies keep the jobs' order."""
         return list(self._executor().map(lambda args: self.call(*args), jobs))
+
+    def rest(self) -> None:
+        """End the workers that have no job; the next job starts a fresh one."""
+        with self._change:
+            idle, self._idle = self._idle, []
+            self._places += len(idle)
+            self._all.difference_update(idle)
+        for worker in idle:
+            worker.kill()
 
     def close(self) -> None:
         """Kill all workers. Calls under way and later ones raise TossupError."""
@@ -207,8 +238,14 @@ class Workers:
             self._change.wait_for(lambda: self._idle or self._places or self._closed)
             if self._closed:
                 raise TossupError(f"the workers for {self.label} are closed: make a new pool")
-            if self._idle:
-                return self._idle.pop()
+            while self._idle:
+                worker = self._idle.pop()
+                if not worker.ended:
+                    return worker
+                # Somebody killed it while it waited (the kernel, out of memory): that is no job's fault.
+                worker.kill()
+                self._all.discard(worker)
+                self._places += 1
             self._places -= 1
         try:
             return self._start()
@@ -258,6 +295,12 @@ class Workers:
 _POOLS: weakref.WeakSet[Workers] = weakref.WeakSet()
 _FORK_LOCK = threading.Lock()
 """Held while a worker is started and while the caller forks."""
+
+
+def rest_all() -> None:
+    """`rest` for every pool of this process."""
+    for pool in tuple(_POOLS):
+        pool.rest()
 
 
 def _kill_all(workers: set[WorkerProcess]) -> None:
