@@ -10,8 +10,9 @@ from conftest import make_group, make_policy
 
 from tossup.engine.batch import MicroBatch, micro_batches
 from tossup.engine.config import TrainConfig
-from tossup.engine.objective import grpo_loss
-from tossup.engine.policy import Policy, token_logps
+from tossup.engine.logps import token_logps
+from tossup.engine.objective import clipped_ratio, policy_loss
+from tossup.engine.policy import Policy
 from tossup.engine.step import update
 from tossup.records import Group
 
@@ -34,8 +35,9 @@ def gradients(policy: Policy, batches: list[MicroBatch]) -> tuple[float, list[to
     policy.model.zero_grad()
     total = 0.0
     for mb in batches:
-        logps = token_logps(policy, mb.ids_BT1, mb.attention_BT1, 0.7)
-        loss = grpo_loss(logps, mb.old_logps_BT, mb.advantages_B, mb.weights_B, mb.mask_BT, 0.2, 0.2).loss
+        logps = token_logps(policy, mb.ids_BT1, mb.attention_BT1, mb.mask_BT, 0.7)
+        rest = (mb.old_logps_BT, mb.advantages_B, mb.weights_B, mb.mask_BT)
+        loss = policy_loss(clipped_ratio, logps, *rest, 0.2, 0.2).loss
         loss.backward()  # type: ignore[no-untyped-call]
         total += loss.item()
     return total, [p.grad.clone() for p in policy.model.parameters()]
@@ -100,8 +102,9 @@ def test_a_right_answer_becomes_likelier_and_a_wrong_one_less_so() -> None:
     def logp(i: int) -> float:
         r = group.rollouts[i]
         ids = torch.tensor([r.prompt_ids + r.response_ids])
+        mask = torch.arange(1, ids.shape[1])[None] >= len(r.prompt_ids)
         with torch.no_grad():
-            return token_logps(policy, ids, torch.ones_like(ids), 1.0)[0, len(r.prompt_ids) - 1 :].sum().item()
+            return token_logps(policy, ids, torch.ones_like(ids), mask, 1.0).sum().item()
 
     before = [logp(0), logp(1)]
     config = TrainConfig.model_validate({"update": {"clip_low": 10, "clip_high": 10}})

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tossup.engine.config import CurateConfig, TrainConfig, conflicts, digest, fields, load, to_toml
+from tossup.engine.config import PRESETS, CurateConfig, TrainConfig, conflicts, digest, fields, load, to_toml
 from tossup.records import TossupError
 
 
@@ -41,6 +41,22 @@ def test_overrides_lie_over_the_file_and_the_file_over_the_defaults(tmp_path: Pa
 def test_what_does_not_fit_is_named(tmp_path: Path, text: str, says: str) -> None:
     with pytest.raises(TossupError, match=says.replace(".", r"\.")):
         load(TrainConfig, write(tmp_path, text))
+
+
+@pytest.mark.parametrize("name", list(PRESETS))
+def test_a_preset_changes_the_defaults_and_yields_to_what_is_said(tmp_path: Path, name: str) -> None:
+    (dotted, value), *_ = PRESETS[name].items()
+    section, leaf = dotted.split(".")
+
+    def read(config: TrainConfig) -> object:
+        return getattr(getattr(config, section), leaf)
+
+    assert read(load(TrainConfig, None, {"preset": name})) == value
+    assert read(TrainConfig()) != value
+    said = {"curriculum.refill": False, "update.objective": "grpo", "update.clip_high": 0.5, "update.std_norm": True}
+    config = load(TrainConfig, None, {"preset": name} | said)
+    assert all(getattr(getattr(config, k.split(".")[0]), k.split(".")[1]) == v for k, v in said.items())
+    assert load(TrainConfig, write(tmp_path, to_toml(config))) == config
 
 
 def test_a_missing_recipe_is_named(tmp_path: Path) -> None:

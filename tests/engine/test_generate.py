@@ -10,7 +10,8 @@ import torch
 from conftest import EOS, VOCABULARY, make_policy
 
 from tossup.engine.generate import Sample, generate
-from tossup.engine.policy import Policy, token_logps
+from tossup.engine.logps import token_logps
+from tossup.engine.policy import Policy
 from tossup.records import Stop
 
 PROMPTS = [(2, 3, 4), (5,), (6, 7, 8, 9, 10, 11, 2), (3, 3)]
@@ -26,7 +27,9 @@ def test_sampled_log_probs_are_the_trainer_s(policy: Policy) -> None:
         assert len(answers) == 4
         for answer in answers:
             ids = torch.tensor([prompt + answer.ids])
-            logps = token_logps(policy, ids, torch.ones_like(ids), 0.8)[0, len(prompt) - 1 :]
+            logps = token_logps(policy, ids, torch.ones_like(ids), torch.ones_like(ids[:, 1:]).bool(), 0.8)[
+                0, len(prompt) - 1 :
+            ]
             assert logps.tolist() == pytest.approx(list(answer.logps), abs=1e-5)
 
 

@@ -9,7 +9,14 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tossup.engine.objective import advantages, grpo_loss, k3, sequence_weights
+from tossup.engine.objective import (
+    SURROGATES,
+    advantages,
+    clipped_ratio,
+    k3,
+    policy_loss,
+    sequence_weights,
+)
 
 
 def test_the_worked_examples() -> None:
@@ -43,23 +50,29 @@ def test_weights_are_the_named_denominators() -> None:
         sequence_weights(lengths, "mean", 10)
 
 
-def loop_loss(logps, old, adv, weights, mask, low, high, beta, ref):  # type: ignore[no-untyped-def]
-    """Equation 3, token by token."""
+def loop_loss(name, logps, old, adv, weights, mask, low, high, beta, ref, frozen):  # type: ignore[no-untyped-def]
+    """The papers' equations, token by token. `frozen` are the log-probs that CISPO's weight takes no gradient through."""
     total = 0.0
     for b in range(len(logps)):
-        for t in range(len(logps[b])):
-            if not mask[b][t]:
-                continue
-            rho = math.exp(logps[b][t] - old[b][t])
-            clipped = min(max(rho, 1 - low), 1 + high)
+        inside = [t for t in range(len(logps[b])) if mask[b][t]]
+        for t in inside:
+            if name == "cispo":
+                weight = min(max(math.exp(frozen[b][t] - old[b][t]), 1 - low), 1 + high)
+                gain = weight * adv[b] * logps[b][t]
+            else:
+                rho = math.exp(logps[b][t] - old[b][t])
+                if name == "gspo":
+                    rho = math.prod(math.exp(logps[b][u] - old[b][u]) for u in inside) ** (1 / len(inside))
+                gain = min(rho * adv[b], min(max(rho, 1 - low), 1 + high) * adv[b])
             kl = math.exp(ref[b][t] - logps[b][t]) - (ref[b][t] - logps[b][t]) - 1
-            total -= weights[b] * (min(rho * adv[b], clipped * adv[b]) - beta * kl)
+            total -= weights[b] * (gain - beta * kl)
     return total
 
 
+@pytest.mark.parametrize("name", ["grpo", "gspo", "cispo"])
 @pytest.mark.parametrize("beta", [0.0, 0.3])
-@pytest.mark.parametrize(("low", "high"), [(0.2, 0.2), (0.1, 0.4)])
-def test_loss_and_gradient_equal_the_loop(beta: float, low: float, high: float) -> None:
+@pytest.mark.parametrize(("low", "high"), [(0.2, 0.2), (0.05, 0.4)])
+def test_loss_and_gradient_equal_the_loop(name: str, beta: float, low: float, high: float) -> None:
     g = torch.Generator().manual_seed(1)
     b, t = 5, 7
     logps = torch.randn(b, t, generator=g, dtype=torch.float64) - 2
@@ -69,9 +82,10 @@ def test_loss_and_gradient_equal_the_loop(beta: float, low: float, high: float) 
     adv = torch.tensor([1.0, -1.0, 0.5, -0.2, 2.0], dtype=torch.float64)
     weights = torch.tensor([0.1, 0.2, 0.3, 0.05, 0.4], dtype=torch.float64)
     x = logps.clone().requires_grad_()
-    parts = grpo_loss(x, old, adv, weights, mask, low, high, beta, ref)
-    args = (old.tolist(), adv.tolist(), weights.tolist(), mask.tolist(), low, high, beta, ref.tolist())
-    assert parts.loss.item() == pytest.approx(loop_loss(logps.tolist(), *args), rel=1e-12)
+    parts = policy_loss(SURROGATES[name], x, old, adv, weights, mask, low, high, beta, ref)
+    args = (old.tolist(), adv.tolist(), weights.tolist(), mask.tolist(), low, high, beta, ref.tolist(), logps.tolist())
+    assert parts.loss.item() == pytest.approx(loop_loss(name, logps.tolist(), *args), rel=1e-12)
+    assert 0 < parts.clipped < mask.sum()
     parts.loss.backward()  # type: ignore[no-untyped-call]
     assert x.grad is not None
     eps = 1e-6
@@ -80,15 +94,15 @@ def test_loss_and_gradient_equal_the_loop(beta: float, low: float, high: float) 
             up, down = logps.clone(), logps.clone()
             up[i, j] += eps
             down[i, j] -= eps
-            slope = (loop_loss(up.tolist(), *args) - loop_loss(down.tolist(), *args)) / (2 * eps)
+            slope = (loop_loss(name, up.tolist(), *args) - loop_loss(name, down.tolist(), *args)) / (2 * eps)
             assert x.grad[i, j].item() == pytest.approx(slope, abs=1e-6)
 
 
 def test_masked_positions_change_nothing() -> None:
     logps, old = torch.tensor([[-1.0, -2.0]]), torch.tensor([[-1.1, -2.0]])
     mask = torch.tensor([[True, False]])
-    a = grpo_loss(logps, old, torch.ones(1), torch.ones(1), mask, 0.2, 0.2)
-    b = grpo_loss(logps, torch.tensor([[-1.1, -900.0]]), torch.ones(1), torch.ones(1), mask, 0.2, 0.2)
+    a = policy_loss(clipped_ratio, logps, old, torch.ones(1), torch.ones(1), mask, 0.2, 0.2)
+    b = policy_loss(clipped_ratio, logps, torch.tensor([[-1.1, -900.0]]), torch.ones(1), torch.ones(1), mask, 0.2, 0.2)
     assert torch.equal(a.loss, b.loss)
     assert torch.equal(a.mismatch, b.mismatch)
     assert a.ratio_max == b.ratio_max
@@ -96,7 +110,9 @@ def test_masked_positions_change_nothing() -> None:
 
 def test_on_policy_nothing_is_clipped_and_nothing_mismatches() -> None:
     logps = torch.full((2, 3), -1.5)
-    parts = grpo_loss(logps, logps, torch.tensor([1.0, -1.0]), torch.ones(2), torch.ones(2, 3).bool(), 0.2, 0.2)
+    parts = policy_loss(
+        clipped_ratio, logps, logps, torch.tensor([1.0, -1.0]), torch.ones(2), torch.ones(2, 3).bool(), 0.2, 0.2
+    )
     assert parts.clipped == 0
     assert parts.mismatch == 0
     assert parts.ratio_max == 1

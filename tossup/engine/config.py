@@ -65,6 +65,7 @@ class UpdateConfig(Section):
     beta2: float = Field(0.999, ge=0, lt=1, description="AdamW beta2")
     weight_decay: float = Field(0.0, ge=0, description="AdamW weight decay")
     warmup_steps: int = Field(0, ge=0, description="steps of linear learning-rate warm-up")
+    objective: Literal["grpo", "gspo", "cispo"] = Field("grpo", description="the surrogate; see also --preset")
     clip_low: float = Field(0.2, gt=0, description="the ratio is clipped below 1 - clip_low")
     clip_high: float = Field(0.2, gt=0, description="the ratio is clipped above 1 + clip_high")
     kl_beta: float = Field(0.0, ge=0, description="weight of the k3 KL to the start model")
@@ -85,9 +86,35 @@ class EvalConfig(Section):
     samples: int = Field(4, ge=1, description="answers a problem, at the training temperature")
 
 
+PRESETS: dict[str, dict[str, Any]] = {
+    "dr_grpo": {"update.std_norm": False, "update.aggregate": "constant"},
+    "dapo": {
+        "update.clip_high": 0.28,
+        "update.aggregate": "token",
+        "rollout.truncated": "exclude",
+        "curriculum.refill": True,
+    },
+    "gspo": {"update.objective": "gspo", "update.clip_low": 3e-4, "update.clip_high": 4e-4},
+    "cispo": {
+        "update.objective": "cispo",
+        "update.aggregate": "token",
+        "update.clip_low": 1.0,
+        "update.clip_high": 4.0,
+    },
+}
+"""Published variants, as what they change in the defaults. A recipe or an option still wins over its preset.
+
+dr_grpo  arXiv:2503.20783: no division by the standard deviation, a constant length
+dapo     arXiv:2503.14476: clip-higher, token level, truncated answers left out, refilled batches
+gspo     arXiv:2507.18071: one ratio a sequence
+cispo    arXiv:2506.13585: bounded weights instead of clipped tokens; bounded only from above
+"""
+
+
 class TrainConfig(Section):
     """A training run."""
 
+    preset: Literal["", "dr_grpo", "dapo", "gspo", "cispo"] = Field("", description="a published variant of GRPO")
     model: str = Field("builtin:arithmetic", description="Hugging Face name, folder, or builtin:arithmetic")
     pool: str = Field("builtin:arithmetic/train", description="training problems: a file, hf:NAME[:CONFIG][:SPLIT]")
     eval_pool: str = Field("", description="held-out problems; empty: no evaluation")
@@ -172,17 +199,27 @@ def load(kind: type[Config], path: Path | None = None, overrides: Mapping[str, A
         except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as e:
             raise TossupError(f"recipe {path} cannot be read as TOML: {e}") from e
     for dotted, value in (overrides or {}).items():
-        *sections, leaf = dotted.split(".")
-        table = values
-        for section in sections:
-            table = table.setdefault(section, {})
-            if not isinstance(table, dict):
-                raise TossupError(f"{section} in {path} is a table of settings, got {table!r}")
-        table[leaf] = value
+        _put(values, dotted, value)
+    for dotted, value in PRESETS.get(str(values.get("preset", "")), {}).items():
+        _put(values, dotted, value, over=False)
     try:
         return kind.model_validate(values)
     except ValidationError as e:
         raise TossupError("\n".join(_explain(kind, error) for error in e.errors())) from None
+
+
+def _put(values: dict[str, Any], dotted: str, value: Any, over: bool = True) -> None:
+    """Set a dotted name in nested tables; without `over`, only where there is none."""
+    *sections, leaf = dotted.split(".")
+    table: Any = values
+    for section in sections:
+        table = table.setdefault(section, {})
+        if not isinstance(table, dict):
+            raise TossupError(f"{section} is a table of settings, got {table!r}")
+    if over:
+        table[leaf] = value
+    else:
+        table.setdefault(leaf, value)
 
 
 def _explain(kind: type[Section], error: Any) -> str:

@@ -1,19 +1,21 @@
-"""The GRPO objective (Shao et al., arXiv:2402.03300, equations 3 and 4) as pure functions of numbers and tensors.
+"""The objectives as pure functions of numbers and tensors: GRPO (Shao et al., arXiv:2402.03300, equations 3 and 4) and kin.
 
 Shapes, as suffixes of names:
     B  sequences (rollouts) of a batch or micro-batch
     T  token positions of a sequence; position t predicts the token t + 1
 
-    loss = - sum_b w_b sum_t mask_bt [ min(rho_bt A_b, clip(rho_bt, 1 - low, 1 + high) A_b) - beta KL_bt ]
+    loss = - sum_b w_b sum_t mask_bt [ gain_bt - beta KL_bt ]        gain: a `Surrogate`, for GRPO the clipped ratio
 
 The weights w_B hold the whole normalisation. They are computed once, from the lengths of all kept sequences of the batch,
 before it is cut into micro-batches: a micro-batch adds its own sum, so one micro-batch and many give the same gradient, and
 a group that was dropped is in no denominator.
+
+A surrogate is chosen once, by name, in `SURROGATES`; another objective is another function here and a line in that table.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import torch
@@ -70,7 +72,62 @@ class LossParts(NamedTuple):
     """Sum of k3 estimates of KL(sampler || trainer): how far the two log-probs are apart."""
 
 
-def grpo_loss(
+class Gain(NamedTuple):
+    """What a surrogate gives for every token; positions outside the mask may hold anything finite."""
+
+    gain_BT: Tensor
+    clipped_BT: Tensor
+    """Where clipping changed the value."""
+
+
+Surrogate = Callable[[Tensor, Tensor, Tensor, Tensor, float, float], Gain]
+"""(logps_BT, old_logps_BT, advantages_B, mask_BT, clip_low, clip_high) -> Gain."""
+
+
+def clipped_ratio(
+    logps_BT: Tensor, old_logps_BT: Tensor, advantages_B: Tensor, mask_BT: Tensor, clip_low: float, clip_high: float
+) -> Gain:
+    """min(rho A, clip(rho, 1 - low, 1 + high) A), token by token: GRPO; with low != high, DAPO (arXiv:2503.14476)."""
+    ratio_BT = torch.where(mask_BT, logps_BT - old_logps_BT, 0.0).exp()
+    return _pessimistic(ratio_BT, advantages_B, clip_low, clip_high)
+
+
+def sequence_ratio(
+    logps_BT: Tensor, old_logps_BT: Tensor, advantages_B: Tensor, mask_BT: Tensor, clip_low: float, clip_high: float
+) -> Gain:
+    """GSPO (arXiv:2507.18071, equations 5 and 7): one ratio a sequence, the geometric mean of its tokens' ratios.
+
+    Its clip range is that of a mean, so a hundredth of GRPO's: the paper uses 3e-4 and 4e-4.
+    """
+    log_ratio_BT = torch.where(mask_BT, logps_BT - old_logps_BT, 0.0)
+    mean_B = log_ratio_BT.sum(dim=1) / mask_BT.sum(dim=1).clamp(min=1)
+    return _pessimistic(mean_B.exp()[:, None].expand_as(log_ratio_BT), advantages_B, clip_low, clip_high)
+
+
+def clipped_weight(
+    logps_BT: Tensor, old_logps_BT: Tensor, advantages_B: Tensor, mask_BT: Tensor, clip_low: float, clip_high: float
+) -> Gain:
+    """CISPO (arXiv:2506.13585, equation 4): REINFORCE with a clipped importance weight that takes no gradient.
+
+    Every token keeps a gradient; only its weight is bounded.
+    """
+    ratio_BT = torch.where(mask_BT, logps_BT - old_logps_BT, 0.0).exp().detach()
+    weight_BT = ratio_BT.clamp(1 - clip_low, 1 + clip_high)
+    return Gain(weight_BT * advantages_B[:, None] * logps_BT, weight_BT != ratio_BT)
+
+
+def _pessimistic(ratio_BT: Tensor, advantages_B: Tensor, clip_low: float, clip_high: float) -> Gain:
+    plain_BT = ratio_BT * advantages_B[:, None]
+    clipped_BT = ratio_BT.clamp(1 - clip_low, 1 + clip_high) * advantages_B[:, None]
+    return Gain(torch.minimum(plain_BT, clipped_BT), clipped_BT < plain_BT)
+
+
+SURROGATES: dict[str, Surrogate] = {"grpo": clipped_ratio, "gspo": sequence_ratio, "cispo": clipped_weight}
+"""By the names of `update.objective`."""
+
+
+def policy_loss(
+    surrogate: Surrogate,
     logps_BT: Tensor,
     old_logps_BT: Tensor,
     advantages_B: Tensor,
@@ -81,16 +138,12 @@ def grpo_loss(
     kl_beta: float = 0.0,
     ref_logps_BT: Tensor | None = None,
 ) -> LossParts:
-    """The clipped surrogate with an optional KL penalty, summed over the tokens where `mask_BT` is true.
+    """The surrogate with an optional KL penalty, summed over the tokens where `mask_BT` is true.
 
     All log-probabilities are in nats at the sampling temperature; `old_logps_BT` are the sampler's own, so the ratio
     corrects for every update since sampling.
     """
-    log_ratio_BT = torch.where(mask_BT, logps_BT - old_logps_BT, 0.0)
-    ratio_BT = log_ratio_BT.exp()
-    plain_BT = ratio_BT * advantages_B[:, None]
-    clipped_BT = ratio_BT.clamp(1 - clip_low, 1 + clip_high) * advantages_B[:, None]
-    gain_BT = torch.minimum(plain_BT, clipped_BT)
+    gain_BT, clipped_BT = surrogate(logps_BT, old_logps_BT, advantages_B, mask_BT, clip_low, clip_high)
     kl = logps_BT.new_zeros(())
     if kl_beta > 0 and ref_logps_BT is not None:
         kl_BT = torch.where(mask_BT, k3(ref_logps_BT, logps_BT), 0.0)
@@ -100,9 +153,9 @@ def grpo_loss(
     with torch.no_grad():
         return LossParts(
             loss,
-            clipped=(mask_BT & (clipped_BT < plain_BT)).sum(),
+            clipped=(mask_BT & clipped_BT).sum(),
             kl=kl,
-            ratio_max=ratio_BT.max(),
+            ratio_max=torch.where(mask_BT, logps_BT - old_logps_BT, -torch.inf).max().exp(),
             mismatch=torch.where(mask_BT, k3(logps_BT, old_logps_BT), 0.0).sum(),
         )
 

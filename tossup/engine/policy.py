@@ -1,7 +1,4 @@
-"""The model that is trained: loading it, turning a problem into its prompt's tokens, log-probabilities of given tokens.
-
-Shapes: B sequences, T predicted positions (one fewer than tokens), V vocabulary.
-"""
+"""The model that is trained: loading it, and turning a problem into its prompt's tokens."""
 
 from __future__ import annotations
 
@@ -11,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from tossup.engine import arithmetic
 from tossup.records import Problem, TossupError
@@ -37,6 +33,8 @@ class Policy:
     compute: torch.dtype
     eos_ids: frozenset[int]
     pad_id: int
+    plain_head: bool = True
+    """Whether the logits are the output head of the last hidden states and nothing more (no soft cap, no scale)."""
 
     def autocast(self) -> AbstractContextManager[object]:
         """The compute type for forward passes: float32 as it is, or automatic mixed precision."""
@@ -92,7 +90,16 @@ def load(name: str, device: str = "auto", dtype: str = "auto") -> Policy:
     if not eos_ids:
         raise TossupError(f"model {name!r} names no end-of-sequence token, so no answer could ever end")
     pad_id = tokenizer.pad_token_id if tokenizer.pad_token_id is not None else min(eos_ids)
-    return Policy(model, tokenizer, place, compute, eos_ids, pad_id)
+    return Policy(model, tokenizer, place, compute, eos_ids, pad_id, _has_plain_head(model, place))
+
+
+@torch.no_grad()
+def _has_plain_head(model: Any, device: torch.device) -> bool:
+    """Try it on a few tokens: some models cap or scale their logits behind the head, each in a way of its own."""
+    ids = torch.arange(4, device=device)[None]
+    hidden = model.base_model(input_ids=ids, use_cache=False).last_hidden_state
+    head = model.get_output_embeddings()
+    return head is not None and torch.equal(head(hidden), model(input_ids=ids, use_cache=False).logits)
 
 
 def _device(name: str) -> torch.device:
@@ -135,19 +142,3 @@ def encode_prompt(policy: Policy, problem: Problem, instruction: str = "auto") -
         messages[-1]["content"] += "\n\n" + added
     text = tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
     return tuple(tokenizer(text, add_special_tokens=False)["input_ids"])
-
-
-def token_logps(policy: Policy, ids_BT1: Tensor, attention_BT1: Tensor, temperature: float) -> Tensor:
-    """Log-probabilities, in nats at `temperature`, of tokens 1..T given those before: [B, T] for ids of [B, T + 1].
-
-    Right-padded rows; positions count from the first token of each row.
-    """
-    with policy.autocast():
-        logits_BTV = policy.model(input_ids=ids_BT1, attention_mask=attention_BT1, use_cache=False).logits[:, :-1]
-    return chosen_logps(logits_BTV, ids_BT1[:, 1:], temperature)
-
-
-def chosen_logps(logits: Tensor, ids: Tensor, temperature: float) -> Tensor:
-    """Log-softmax at `temperature` of `logits` [..., V] at `ids` [...], in float32 and without a copy of all V columns."""
-    scaled = logits.float() / temperature
-    return scaled.gather(-1, ids[..., None]).squeeze(-1) - scaled.logsumexp(dim=-1)

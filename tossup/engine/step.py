@@ -11,8 +11,9 @@ import torch
 
 from tossup.engine.batch import micro_batches
 from tossup.engine.config import TrainConfig
-from tossup.engine.objective import grpo_loss
-from tossup.engine.policy import Policy, token_logps
+from tossup.engine.logps import token_logps
+from tossup.engine.objective import SURROGATES, policy_loss
+from tossup.engine.policy import Policy
 from tossup.records import Group
 
 
@@ -40,12 +41,13 @@ def update(
         optimizer.zero_grad(set_to_none=True)
         loss = clipped = kl = mismatch = tokens = ratio_max = 0.0
         for mb in batches:
-            logps_BT = token_logps(policy, mb.ids_BT1, mb.attention_BT1, temperature)
+            logps_BT = token_logps(policy, mb.ids_BT1, mb.attention_BT1, mb.mask_BT, temperature)
             ref_logps_BT = None
             if ref is not None:
                 with torch.no_grad():
-                    ref_logps_BT = token_logps(ref, mb.ids_BT1, mb.attention_BT1, temperature)
-            parts = grpo_loss(
+                    ref_logps_BT = token_logps(ref, mb.ids_BT1, mb.attention_BT1, mb.mask_BT, temperature)
+            parts = policy_loss(
+                SURROGATES[cfg.objective],
                 logps_BT,
                 mb.old_logps_BT,
                 mb.advantages_B,
