@@ -230,3 +230,52 @@ def test_rare_reasons_share_a_line(tossup, tmp_path, monkeypatch):
 )
 def test_equal_reasons_count_as_equal(reason, answer, reference, kind):
     assert reason_kind(Answer("a", Problem("a", "", reference), "", None, {}), wrong(reason, answer)) == kind
+
+
+PROBLEMS = [
+    {
+        "id": "double",
+        "prompt": "Write double(x).",
+        "reference": {"format": "mbpp", "text": "", "test_list": ["assert double(4) == 8"]},
+    },
+    {
+        "id": "half",
+        "prompt": "Write half(x).",
+        "reference": {"format": "mbpp", "text": "", "test_list": ["assert half(4) == 2"]},
+    },
+]
+
+
+@pytest.fixture
+def programs(tmp_path):
+    """Two code problems, in a pool file."""
+    rows = [{**p, "reference": json.dumps(p["reference"]), "verifier": "code"} for p in PROBLEMS]
+    return rows_file(tmp_path / "problems.jsonl", *rows)
+
+
+def test_programs(tossup, tmp_path, programs):
+    solutions = rows_file(
+        tmp_path / "solutions.jsonl",
+        {"task_id": "double", "completion": "```python\ndef double(x):\n    return 2 * x\n```"},
+        {"task_id": "half", "completion": "```python\ndef half(x):\n    return x\n```"},
+    )
+    code, out, _ = tossup("code", programs, solutions, "--json")
+    assert code == 0
+    summary = json.loads(out)
+    assert (summary["correct"], summary["wrong"], summary["undecided"]) == (1, 1, 0)
+
+
+def test_a_program_for_no_problem(tossup, tmp_path, programs):
+    solutions = rows_file(tmp_path / "solutions.jsonl", {"id": "treble", "solution": "x"})
+    code, _, err = tossup("code", programs, solutions)
+    assert code == 1
+    assert "line 1: no problem 'treble' in" in err
+    assert "has double, half" in err
+
+
+def test_self_check_of_programs(tossup, tmp_path):
+    rows = [{**p, "reference": json.dumps(p["reference"]), "verifier": "code"} for p in PROBLEMS]
+    rows[0]["canonical_solution"] = "def double(x):\n    return x + x"
+    summary = json.loads(tossup("--self-check", rows_file(tmp_path / "problems.jsonl", *rows), "--json")[1])
+    assert (summary["correct"], summary["undecided"]) == (1, 1)
+    assert summary["reasons"][1]["reason"] == "the problem holds no solution to check with"

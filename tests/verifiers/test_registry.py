@@ -1,6 +1,9 @@
 """Verifiers by name, one at a time and many at once; a verifier that fails decides nothing."""
 
 import datetime
+import subprocess
+import sys
+import textwrap
 
 import pytest
 
@@ -151,3 +154,17 @@ def test_every_verdict_has_its_time_and_keeps_what_the_judge_says():
     timed = Verdict(Ruling.CORRECT, "x", seconds=5.0)
     assert verifiers._guarded(lambda p, r: timed, problem(), "7").seconds == 5.0
     assert verifiers._guarded(lambda p, r: correct("x"), problem(), "7").seconds > 0
+
+
+def test_what_answers_do_not_need_is_not_imported():
+    code = """
+        import sys
+        from tossup.records import Problem
+        from tossup.verifiers import verify
+        asked = [("math", "1/2", "so 0.5"), ("math", "(x+1)^2", "x^2+2x+1"), ("choice", "A", "A"), ("logic", "yes", "yes")]
+        for verifier, key, said in asked:
+            assert verify(Problem("p", "", key, verifier), said).ruling == "correct", said
+        print(sorted({"sympy", "numpy", "polars", "torch", "pydantic"} & sys.modules.keys()))
+    """
+    run = subprocess.run([sys.executable, "-c", textwrap.dedent(code)], stdout=subprocess.PIPE, text=True, check=True)
+    assert run.stdout.strip() == "[]"
