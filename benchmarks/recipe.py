@@ -57,19 +57,19 @@ def main() -> None:
         "| sampler | seed | before | after | wasted groups | generated tokens | seconds |\n|---|---|---|---|---|---|---|"
     )
     for sampler in ("tossup", "uniform"):
-        rows = sorted((r for r in results if r["sampler"] == sampler), key=lambda r: r["seed"])
-        for r in rows:
-            values = [r[name] for name in COLUMNS]
-            print(
-                f"| {sampler} | {r['seed']} | {values[0]:.3f} | {values[1]:.3f} | {values[2]:.1%} | {values[3]:,} | {values[4]:.0f} |"
-            )
-        gains = [r["accuracy_after"] - r["accuracy_before"] for r in rows]
-        after = [r["accuracy_after"] for r in rows]
-        error = statistics.stdev(after) / len(after) ** 0.5 if len(after) > 1 else float("nan")
-        wasted = statistics.mean(r["wasted_share"] for r in rows)
-        print(
-            f"| **{sampler}** | mean | | **{statistics.mean(after):.3f} ± {error:.3f}** (+{statistics.mean(gains):.3f}) | {wasted:.1%} | | |"
-        )
+        print_rows(sampler, sorted((r for r in results if r["sampler"] == sampler), key=lambda r: r["seed"]))
+
+
+def print_rows(sampler: str, rows: list[dict[str, Any]]) -> None:
+    """One row a seed, then their mean with its standard error."""
+    for r in rows:
+        before, after, wasted, tokens, seconds = (r[name] for name in COLUMNS)
+        figures = f"{before:.3f} | {after:.3f} | {wasted:.1%} | {tokens:,} | {seconds:.0f}"
+        print(f"| {sampler} | {r['seed']} | {figures} |")
+    after = [r["accuracy_after"] for r in rows]
+    error = statistics.stdev(after) / len(after) ** 0.5 if len(after) > 1 else float("nan")
+    wasted = statistics.mean(r["wasted_share"] for r in rows)
+    print(f"| **{sampler}** | mean | | **{statistics.mean(after):.3f} ± {error:.3f}** | {wasted:.1%} | | |")
 
 
 if __name__ == "__main__":
