@@ -270,6 +270,41 @@ def test_no_worker_outlives_a_caller_that_ends():
     assert gone(*pids)
 
 
+@pytest.mark.parametrize("signals", [True, False], ids=["by a signal", "by a thread"])
+def test_how_a_worker_learns_that_its_caller_is_gone(signals):
+    code = f"""
+        import os, sys, time
+        from tossup.verifiers import _worker
+        if not {signals}:
+            def refuse(*args):
+                raise OSError(22, "no signals for pipes here")
+            _worker.fcntl.fcntl = refuse
+        _worker.die_with(int(sys.argv[1]))
+        print("ready", flush=True)
+        while True:
+            time.sleep(0.01)
+    """
+    lifeline, ours = os.pipe()
+    command = [sys.executable, "-c", textwrap.dedent(code), str(lifeline)]
+    with subprocess.Popen(command, pass_fds=[lifeline], stdout=subprocess.PIPE, text=True) as process:
+        os.close(lifeline)
+        assert process.stdout.readline() == "ready\n"
+        assert process.poll() is None
+        os.close(ours)
+        assert process.wait(timeout=60) == -signal.SIGKILL
+
+
+def test_a_tighter_limit_of_the_machine_is_kept():
+    code = """
+        import resource
+        resource.setrlimit(resource.RLIMIT_AS, (1 << 29, 1 << 29))
+        from tossup.verifiers.workers import Workers
+        with Workers("builtins:eval", size=1, memory_mb=4096) as pool:
+            print(pool.call("__import__('resource').getrlimit(__import__('resource').RLIMIT_AS)").result)
+    """
+    assert script(code).communicate()[0] == f"[{1 << 29}, {1 << 29}]\n"
+
+
 def test_a_dropped_pool_takes_its_workers_along():
     pool = Workers("builtins:eval", size=1)
     pid = pool.call(PID).result

@@ -19,6 +19,7 @@ import resource
 import select
 import signal
 import sys
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -32,18 +33,29 @@ def die_with(lifeline: int) -> None:
     Unlike a parent-death signal this does not depend on which thread of the caller started us, and unlike a watching
     thread it also works while a computation in C holds the interpreter's lock.
     """
-    fcntl.fcntl(lifeline, fcntl.F_SETOWN, os.getpid())
-    fcntl.fcntl(lifeline, fcntl.F_SETSIG, signal.SIGKILL)
-    fcntl.fcntl(lifeline, fcntl.F_SETFL, fcntl.fcntl(lifeline, fcntl.F_GETFL) | os.O_ASYNC)
+    try:
+        fcntl.fcntl(lifeline, fcntl.F_SETOWN, os.getpid())
+        fcntl.fcntl(lifeline, fcntl.F_SETSIG, signal.SIGKILL)
+        fcntl.fcntl(lifeline, fcntl.F_SETFL, fcntl.fcntl(lifeline, fcntl.F_GETFL) | os.O_ASYNC)
+    except OSError:
+        # Not every kernel has signals for pipes (some sandboxes imitate Linux); then a thread has to watch.
+        threading.Thread(target=_watch, args=(lifeline,), daemon=True).start()
     closed_before = select.poll()
     closed_before.register(lifeline, 0)
     if closed_before.poll(0):
         os._exit(0)
 
 
+def _watch(lifeline: int) -> None:
+    os.read(lifeline, 1)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
 def limit_memory(memory_mb: int) -> None:
     """Cap the address space, write no core files, and be the first to go when the whole machine runs out."""
-    size = memory_mb << 20
+    size, allowed = memory_mb << 20, resource.getrlimit(resource.RLIMIT_AS)[1]
+    if allowed != resource.RLIM_INFINITY:
+        size = min(size, allowed)
     resource.setrlimit(resource.RLIMIT_AS, (size, size))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w") as score:

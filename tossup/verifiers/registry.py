@@ -13,6 +13,7 @@ A problem that cannot be judged is a value (UNDECIDED, with the reason); a verif
 from __future__ import annotations
 
 import difflib
+import os
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -115,6 +116,9 @@ def get(name: str) -> Verifier:
     Raises:
         TossupError: there is none; the message names what there is.
     """
+    made = _made.get(name)
+    if made is not None:
+        return made
     with _lock:
         if name not in _made:
             _made[name] = _make(name)
@@ -134,6 +138,15 @@ def _make(name: str) -> Verifier:
     raise TossupError(
         f"no verifier is called {name!r}: use one of {', '.join(BUILT_IN)} or package.module:function{meant}"
     )
+
+
+def _unlocked_in_forked_child() -> None:
+    """A lock that another thread of the parent held while it forked would be held for ever in the child."""
+    global _lock
+    _lock = threading.RLock()
+
+
+os.register_at_fork(after_in_child=_unlocked_in_forked_child)
 
 
 def close() -> None:
