@@ -44,8 +44,17 @@ def judge_row(problem: dict[str, Any], solution: str, format: str) -> str:  # no
 
 def judge_program(code: str, tests: dict[str, Any]) -> str:
     """For score_sandbox.py: 'correct', 'wrong' or 'undecided'."""
-    from tossup.verifiers.code import close, judge
+    from tossup.verifiers.code import judge
 
-    judge_program.close = close  # type: ignore[attr-defined]  (the script calls it last)
     limits = {"cpu_seconds": 4, "wall_seconds": 12, "memory_mb": 512}
     return judge({**tests, "limits": limits}, code, tests["kind"]).ruling.value
+
+
+def close_sandboxes() -> None:
+    """For score_sandbox.py, which calls it last: end the workers."""
+    from tossup.verifiers.code import close
+
+    close()
+
+
+judge_program.close = close_sandboxes  # type: ignore[attr-defined]

@@ -198,10 +198,9 @@ class Decoder:
             target = self.table[number]
             if form == "fields":
                 self.table.append(None)
-                fields = {str(k): self.get(x, 0) for k, x in document[0]}
-                self._fill_objects(document)
                 vars(target).clear()
-                vars(target).update(fields)
+                self._set_fields(target, document[0])
+                self._fill_objects(document)
                 return
         except (TypeError, ValueError, LookupError, AttributeError, RecursionError) as e:
             raise CodecError(f"malformed contents: {type(e).__name__}: {e}"[:200]) from None
@@ -239,11 +238,18 @@ class Decoder:
     def _fill_objects(self, document: Json) -> None:
         filled = 0
         for fields in document[1:]:
-            vars(self._pending[filled]).update({str(k): self.get(x, 0) for k, x in fields})
+            self._set_fields(self._pending[filled], fields)
             filled += 1
         if filled != len(self._pending):
             raise CodecError("malformed document: an object without its fields")
         self._pending.clear()
+
+    def _set_fields(self, target: Any, fields: Json) -> None:
+        """Data only: a field may not hide a method of the trusted class."""
+        for name, x in fields:
+            if callable(getattr(type(target), name, None)):
+                raise CodecError(f"a field {name[:80]} over the method of that name")
+            vars(target)[name] = self.get(x, 0)
 
     def _instance(self, name: str) -> Any:
         value: Any = object.__new__(self.classes[name])

@@ -30,6 +30,8 @@ from tossup.verifiers.code.codec import (
 
 MAX_EXPONENT = 20_000
 """Decimal exponents beyond this may not cross: comparing such a number with a fraction would write it out."""
+MAX_FRACTION_BITS = 1 << 17
+"""Of numerator and denominator: reducing a fraction takes time in the square of them."""
 TYPES: dict[str, type] = {
     t.__name__: t
     for t in (bool, int, float, complex, str, bytes, list, tuple, dict, set, frozenset, object, range, type)
@@ -96,6 +98,13 @@ def _builtin_type(to: Encoder, value: Any, kind: type, depth: int) -> Json | Non
     return None
 
 
+def _fraction(parts: list[int]) -> fractions.Fraction:
+    numerator, denominator = parts
+    if max(numerator.bit_length(), denominator.bit_length()) > MAX_FRACTION_BITS:
+        raise CodecError("a fraction of huge numbers")
+    return fractions.Fraction(numerator, denominator)
+
+
 def _unused(value: Any) -> Any:
     raise CodecError("written by a special form")
 
@@ -112,7 +121,7 @@ def install() -> None:
     register("decimal", LibraryType(decimal.Decimal, str, _decimal))
     register(
         "fraction",
-        LibraryType(fractions.Fraction, lambda v: [v.numerator, v.denominator], lambda p: fractions.Fraction(*p)),
+        LibraryType(fractions.Fraction, lambda v: [v.numerator, v.denominator], _fraction),
     )
     register("date", LibraryType(datetime.date, _date_parts, _date))
     register(
@@ -159,10 +168,7 @@ def _read_array(of: Decoder, body: Json, depth: int) -> Any:
     dtype, shape, content = of.get(body, depth)
     if of.numpy is None:
         return Opaque("numpy.ndarray")
-    kind = of.numpy.dtype(str(dtype))
-    if kind.kind not in NUMPY_KINDS:
-        raise CodecError("an array of a kind that may not cross")
-    return of.numpy.frombuffer(bytes.fromhex(content), kind).reshape(shape).copy()
+    return of.numpy.frombuffer(bytes.fromhex(content), _dtype(of, dtype)).reshape(shape).copy()
 
 
 def _read_number(of: Decoder, body: Json, depth: int) -> Any:
@@ -170,4 +176,11 @@ def _read_number(of: Decoder, body: Json, depth: int) -> Any:
     value = of.get(item, depth)
     if type(value) not in {bool, int, float, complex, str, bytes}:
         raise CodecError("malformed document: a NumPy number that is none")
-    return value if of.numpy is None else of.numpy.dtype(str(dtype)).type(value)
+    return value if of.numpy is None else _dtype(of, dtype).type(value)
+
+
+def _dtype(of: Decoder, name: Json) -> Any:
+    dtype = of.numpy.dtype(str(name))
+    if dtype.kind not in NUMPY_KINDS:
+        raise CodecError("NumPy data of a kind that may not cross")
+    return dtype

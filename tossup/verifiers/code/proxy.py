@@ -22,17 +22,14 @@ from collections.abc import Iterator
 from typing import Any, TypeVar
 
 from tossup.verifiers.code.codec import CodecError, Decoder, Encoder, Json, type_name
+from tossup.verifiers.code.minipytest import module as pytest_module
 from tossup.verifiers.code.minipytest import run as run_pytest
-from tossup.verifiers.code.wire import VERDICT_FD, Channel, quiet_stdout, read_all, write_all
+from tossup.verifiers.code.wire import VERDICT_FD, Channel, UnsupportedError, quiet_stdout, read_all, write_all
 
 PASSABLE = (types.FunctionType, types.BuiltinFunctionType, types.MethodType, types.MethodDescriptorType, type)
 """What of the tests' own objects goes to model code as a function to call back."""
 SHOWN = 160
 T = TypeVar("T")
-
-
-class UnsupportedError(Exception):
-    """The test code needs something that cannot cross between the processes: no verdict, and not the program's fault."""
 
 
 class OpaqueError(AssertionError):
@@ -343,6 +340,7 @@ def _tests_module(link: Link, payload: dict[str, Any]) -> types.ModuleType:
     """The module that the test code runs in, with the trusted definitions: those that both ends share, then its own."""
     tests = types.ModuleType("tests")
     sys.modules["tests"] = tests
+    sys.modules["pytest"] = pytest_module()
     for source in payload["prelude"]:
         exec(compile(source, "<prelude>", "exec", dont_inherit=True), vars(tests))
     link.classes = {v: n for n, v in vars(tests).items() if isinstance(v, type) and v.__module__ == "tests"}

@@ -15,6 +15,10 @@ READ_FD, WRITE_FD, VERDICT_FD = 3, 4, 5
 """Where the sandbox puts the pipes: from the peer, to the peer and, in the tests process only, the verdict."""
 
 
+class UnsupportedError(Exception):
+    """The test code needs something that is not in the tests' process: no verdict, and not the program's fault."""
+
+
 def read_all(fd: int) -> bytes:
     """Everything up to the end of this descriptor."""
     parts = []
