@@ -57,7 +57,8 @@ def parse_mapping(pairs: tuple[str, ...]) -> dict[str, str]:
 def open_lines(path: Path) -> Iterator[io.BufferedIOBase]:
     """The file's bytes, unzipped where its name ends in .gz; iterating over them splits on b"\\n" alone."""
     if not path.is_file():
-        raise TossupError(f"{path}: no such file; give a file of JSON lines, or VERIFIER --reference TEXT RESPONSE")
+        what = "is a folder" if path.is_dir() else "no such file"
+        raise TossupError(f"{path}: {what}; give a file of JSON lines, or VERIFIER --reference TEXT RESPONSE")
     try:
         with gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb") as lines:
             yield lines

@@ -9,7 +9,6 @@ could hang or crash runs in worker processes that are killed (see `workers`), so
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
@@ -35,6 +34,8 @@ def verify(problem: Problem, response: str) -> Verdict:
 
 async def averify(problem: Problem, response: str) -> Verdict:
     """`verify` for asyncio: the event loop goes on meanwhile."""
+    import asyncio  # here, because each worker process pays for what this package imports
+
     return await asyncio.to_thread(verify, problem, response)
 
 

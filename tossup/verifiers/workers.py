@@ -29,7 +29,6 @@ the end of the program kill the workers too.
 
 from __future__ import annotations
 
-import asyncio
 import os
 import threading
 import time
@@ -169,6 +168,8 @@ class Workers:
 
     async def acall(self, *args: Any) -> Reply:
         """`call` for asyncio: the event loop goes on meanwhile."""
+        import asyncio  # here, because each worker process pays for what this module imports
+
         return await asyncio.get_running_loop().run_in_executor(self._executor(), partial(self.call, *args))
 
     def map(self, jobs: Iterable[Sequence[Any]]) -> list[Reply]:
