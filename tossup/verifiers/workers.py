@@ -15,7 +15,7 @@ a forked or from a spawned process.
 
 The clock of a job starts when a ready worker is given the job: waiting for a worker, starting one and warming it up are
 not the job's time. The clock counts the worker's CPU time, since wall time fails right answers on a busy machine; ten
-times as much wall time is the backstop for a job that sleeps. A worker that overruns or dies is killed with its whole
+times as much wall time, and ten seconds at least, is the backstop for a job that sleeps. A worker that overruns or dies is killed with its whole
 process group and reaped; the next job that finds too few workers starts a fresh one. A job whose worker died under it
 is tried once more on a fresh worker, because the death may have been the machine's doing; a timeout is not retried.
 What happened comes back as a value, a `Reply`: nothing that a job does raises in the caller.
@@ -121,7 +121,7 @@ class Workers:
         function: `package.module:name`; arguments and result are plain JSON data.
         size: how many processes at most; by default `TOSSUP_WORKERS` or the number of CPUs.
         timeout_s: CPU seconds for one job.
-        wall_s: wall seconds for one job; by default ten times `timeout_s`.
+        wall_s: wall seconds for one job; by default ten times `timeout_s`, but not less than ten.
         memory_mb: address space of one worker in MiB.
         warm_up: argument lists with which each new worker calls the function before it counts as ready.
         label: what errors call the function; by default its own name.
@@ -140,7 +140,7 @@ class Workers:
         self.label = label or function
         self.function, self.memory_mb, self.warm_up = function, memory_mb, tuple(warm_up)
         self.size = default_size() if size is None else size
-        self.timeout_s, self.wall_s = timeout_s, 10 * timeout_s if wall_s is None else wall_s
+        self.timeout_s, self.wall_s = timeout_s, max(10 * timeout_s, 10.0) if wall_s is None else wall_s
         self._all: set[WorkerProcess] = set()
         self._closed = False
         self._begin_empty()
