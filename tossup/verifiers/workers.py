@@ -15,10 +15,10 @@ a forked or from a spawned process.
 
 The clock of a job starts when a ready worker is given the job: waiting for a worker, starting one and warming it up are
 not the job's time. The clock counts the worker's CPU time, since wall time fails right answers on a busy machine; ten
-times as much wall time, and ten seconds at least, is the backstop for a job that sleeps. A worker that overruns or dies is killed with its whole
-process group and reaped; the next job that finds too few workers starts a fresh one. A job whose worker died under it
-is tried once more on a fresh worker, because the death may have been the machine's doing; a timeout is not retried.
-What happened comes back as a value, a `Reply`: nothing that a job does raises in the caller.
+times as much wall time, and ten seconds at least, is the backstop for a job that sleeps. A worker that overruns or dies
+is killed with its whole process group and reaped; the next job that finds too few workers starts a fresh one. A job
+whose worker died under it is tried once more on a fresh worker, because the death may have been the machine's doing;
+a timeout is not retried. What happened comes back as a value, a `Reply`: nothing that a job does raises in the caller.
 
 Nobody is left behind. Each worker holds the read end of a pipe of which the caller alone holds the write end, and has
 asked the kernel for SIGKILL when that end closes: it dies with the caller, even one killed by SIGKILL, even in the
