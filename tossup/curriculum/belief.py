@@ -24,9 +24,9 @@ from tossup.curriculum.value import Floats, log_likelihood
 
 @dataclass(frozen=True, slots=True)
 class BeliefRule:
-    """How counts fade. Pass one decay and one strength to fix them."""
+    """How counts fade. The first decay and strength speak until there is evidence; pass one of each to fix them."""
 
-    decays: tuple[float, ...] = (0.6,)
+    decays: tuple[float, ...] = (0.6, 0.85)
     """The shares of the old counts that a visit leaves."""
     strengths: tuple[float, ...] = (1.0,)
     """The weights of the pooled prior, in answers."""
@@ -60,7 +60,7 @@ class Belief:
         self.last_step = np.zeros(len(n), np.int32)
         self.experts = [(d, s) for d in range(decays) for s in self.rule.strengths]
         self.evidence = np.zeros(len(self.experts))
-        self.best = len(self.experts) // 2
+        self.best = 0
         measured = np.flatnonzero(n)
         if len(measured):
             prior.learn(measured, (c * share)[measured], (n * share)[measured], 0)

@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 from tossup.curriculum.belief import Belief, BeliefRule
 from tossup.curriculum.prior import FeaturePrior, Indices, Prior, State, TagPrior
 from tossup.curriculum.value import Aim, Floats, expected_signal, informative_chance, price, signal_at
-from tossup.curriculum.watch import Watch
+from tossup.curriculum.watch import MIXED, Watch
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,10 +154,10 @@ class TossUpRule:
     """The share of a step's first wave that is drawn uniformly: the floor, and the control arm."""
     thompson: float = 0.2
     """The share drawn by sampled beliefs."""
-    token_power: float = 0.25
+    token_power: float = 0.5
     """The value is divided by the expected tokens to this power."""
     candidates: int = 4000
-    """In larger pools a wave considers this many problems, drawn at random."""
+    """In larger pools a wave considers this many problems drawn at random, and as many whose last group was mixed."""
     belief: BeliefRule = field(default_factory=BeliefRule)
 
 
@@ -261,12 +261,18 @@ class TossUp:
         self.typical_tokens = float(state["typical_tokens"])
 
     def _candidates(self, at_most: int, rng: np.random.Generator) -> Indices:
-        pool = rng.choice(len(self), at_most, replace=False) if len(self) > at_most else np.arange(len(self))
+        if len(self) <= at_most:
+            pool = np.arange(len(self))
+        else:
+            mixed = np.flatnonzero(self.watch.last == MIXED)
+            if len(mixed) > at_most:
+                mixed = rng.choice(mixed, at_most, replace=False)
+            pool = np.union1d(rng.choice(len(self), at_most, replace=False), mixed)
         return pool[~np.isin(pool, self.steps.drawn)]
 
     def _divisor(self, index: Indices) -> Floats:
         cost = price(self.tokens[index].astype(np.float64), self.typical_tokens or 1.0, self.rule.token_power)
-        divisor: Floats = cost * (1.0 + self.watch.stuck[index])
+        divisor: Floats = cost * (1.0 + self.watch.stuck(index))
         return divisor
 
     def _observe_once(self, step: int, seen: Sequence[Observation]) -> None:
@@ -278,7 +284,7 @@ class TossUp:
         self.watch.see_unjudged(index[~judged])
         i, c, n = index[judged], correct[judged], decided[judged]
         if len(i):
-            self.watch.see(i, c, n, self.belief.own_mean(i))
+            self.watch.see(i, c, n)
             self.belief.visit(i, c, n, step)
         known = self.tokens[index] > 0
         self.tokens[index] = np.where(known, 0.5 * self.tokens[index] + 0.5 * length, length)

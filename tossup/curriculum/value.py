@@ -102,11 +102,11 @@ def informative_chance(a: Floats, b: Floats, group_size: int) -> Floats:
     return chance
 
 
-def price(mean_tokens: Floats, typical: float, power: float = 0.25) -> Floats:
+def price(mean_tokens: Floats, typical: float, power: float = 0.5) -> Floats:
     """What a problem's answers cost relative to the typical problem, to a power below 1.
 
-    A power of 1 would buy signal per token at once; long problems teach more than their share, and 1/4 did best in the
-    simulation. Problems without a measured length (0) cost what is typical.
+    A power of 1 would buy the most signal per token at once and leave the long problems for last; 0 ignores the price.
+    Problems without a measured length (0) cost what is typical.
     """
     relative = np.where(mean_tokens > 0, mean_tokens, typical) / typical
     cost: Floats = relative**power
