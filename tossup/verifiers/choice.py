@@ -109,6 +109,8 @@ def key_labels(reference: str, options: Mapping[str, str]) -> frozenset[str]:
 def chosen_labels(answer: str, options: Mapping[str, str]) -> tuple[frozenset[str], str]:
     """The options that a clean answer names, and a remark when its letter and its text contradict."""
     text = _LEAD.sub("", answer, count=1).strip() if _LEAD.match(answer) else answer
+    if text.strip("()") in options:
+        return frozenset({text.strip("()")}), ""  # before the texts: an option's text can be another's letter
     by_text = frozenset(label for label, option in options.items() if _same_text(text, option))
     if by_text:
         return by_text, ""
