@@ -21,7 +21,7 @@ from tossup.verifiers.workers import Workers
 SLOW_SECONDS = 1.0
 """CPU seconds for one comparison in a worker process; more is UNDECIDED with the reason `timeout`."""
 
-_DECIMAL_COMMA = re.compile(r"\s*([-+]?\d+),(\d{1,2}|\d{4,})\s*")
+_DECIMAL_COMMA = re.compile(r"\s*([-+]?\d+)(?:,|\{,\})(\d{1,2}|\d{4,})\s*")
 
 
 @dataclass(frozen=True, slots=True)

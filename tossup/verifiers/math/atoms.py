@@ -25,6 +25,7 @@ from tossup.verifiers.math.tree import (
     Union,
     divide,
 )
+from tossup.verifiers.math.words import bare_words
 
 if TYPE_CHECKING:
     from tossup.verifiers.math.grammar import Parser
@@ -39,6 +40,19 @@ _ALIASES = {"asin": "arcsin", "acos": "arccos", "atan": "arctan", "asinh": "arcs
 _INVERSES = {"sin": "arcsin", "cos": "arccos", "tan": "arctan", "cot": "arccot", "sec": "arcsec", "csc": "arccsc", "sinh": "arcsinh"}
 _APPLIED = frozenset("fghFGH") | {"phi", "psi", "Phi", "varphi"}
 _MATRICES = frozenset({"pmatrix", "bmatrix", "Bmatrix", "matrix", "vmatrix", "Vmatrix", "array", "smallmatrix"})
+_EMPTY = Group("{", "}", ())
+WORDS: dict[str, Node] = {
+    "all real numbers": Sym("RR"),
+    "all reals": Sym("RR"),
+    "real numbers": Sym("RR"),
+    "no solution": _EMPTY,
+    "no solutions": _EMPTY,
+    "no real solution": _EMPTY,
+    "no real solutions": _EMPTY,
+    "empty set": _EMPTY,
+}
+"""Words that name a set."""
+
 _INTRODUCES = re.compile(r"(?:[:=]|\b(?:is|are|equals|be))\s*\Z")
 _ASKS = re.compile(r"\b(?:what|which|how|find|compute|evaluate|solve|not|never)\b", re.IGNORECASE)
 _SEPARATORS = frozenset({",", ";", "and", "or", "=", "\\\\", "{", "&"})
@@ -77,6 +91,7 @@ def number(p: Parser, text: str) -> Node:
     mantissa, _, power = text.lower().partition("e")
     if power and abs(int(power)) > MAX_DIGITS:
         raise Oversized(f"a number with {power} in its exponent")
+    mantissa = "0." if mantissa == "." else mantissa
     digits = len(mantissa.replace(".", "").lstrip("0")) if "." in mantissa else None
     value = Fraction(mantissa) * Fraction(10) ** int(power or 0)
     if p.at("overline", "dot") or (digits is not None and p.at("(") and p.following.kind == "num" and p.tokens[p.index + 2].value == ")"):
@@ -144,6 +159,9 @@ def letter(p: Parser, name: str) -> Node:
         return Sym(name)
     if p.at("(") and p.index > 1:
         _forbid_call(p)
+    if name[0] in _APPLIED and [t.value for t in p.tokens[p.index : p.index + 6]] == ["^", "{", "-", "1", "}", "("]:
+        p.index += 5
+        return applied(p, name + "^-1")
     if p.at("("):
         if (end := _defines(p, name)) is not None:
             inside = "".join(token.value for token in p.tokens[p.index + 1 : end])
@@ -195,6 +213,8 @@ def words(p: Parser, text: str) -> Node:
     while p.token.kind == "text":
         parts.append(p.take().value)
     joined = " ".join(parts)
+    if (known := WORDS.get(bare_words(joined))) is not None:
+        return known
     if p.token is END or p.token.value in ("=", ":", ",", ";", ")", "}", "\\}", "and", "or", "&", "\\\\", "approx"):
         return Text(joined)
     if _INTRODUCES.search(joined) and not _ASKS.search(joined) and not any(c.isdigit() for c in joined):
@@ -369,6 +389,8 @@ def fraction(p: Parser) -> Node:
     top, bottom = p.argument(), p.argument()
     below = bottom.items if isinstance(bottom, Mul) else (bottom,)
     if below[0] in (Sym("d"), Sym("partial")) and isinstance(top, (Sym, Mul, Pow)):
+        if not p.starts_factor():
+            return Opaque("derivative", (top, bottom))
         return Opaque("derivative", (top, bottom, *_operand(p)), operator=True)
     for part in (top, bottom):
         if isinstance(part, (Group, Chain, Union, Text, Matrix)):

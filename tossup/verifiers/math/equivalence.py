@@ -319,10 +319,16 @@ def _noise(number: Num, true: Node) -> bool:
 def several(listed: list[Node], answer: Node, reference: Node) -> Finding:
     """A list or set: the same members in any order, by name where names are given."""
     mine = members(answer)
+    bare = isinstance(reference, Group) and not reference.open
+    if mine is None and bare and isinstance(answer, Group) and answer.open == "[" and answer.close == "]":
+        mine = list(answer.items)
     if mine is None:
         inner = named(answer, strict=False).value
         mine = members(inner)
-    if mine is None and isinstance(answer, Group) and answer.open == "(" and len(listed) != 1 and isinstance(reference, Group) and not reference.open:
+    if mine is None and bare and isinstance(answer, Group) and answer.open == "(" and len(listed) > 1:
+        ours = [named(item, strict=True) for item in listed]
+        if _distinct_names(ours) and len(ours) == len(answer.items):
+            return _all([_compare(a.value, b) for a, b in zip(ours, answer.items, strict=True)], "the named values in order")
         return Finding(False, "a tuple where a list is asked for")
     if mine is None:
         if len(listed) == 1:
@@ -413,7 +419,7 @@ def tuple_or_interval(reference: Group, answer: Node) -> Finding:
     """Brackets and members in order; an inequality may say the same as an interval."""
     if isinstance(answer, Matrix) and len(answer.rows[0]) == 1 and not answer.bars:
         answer = Group("(", ")", tuple(row[0] for row in answer.rows))
-    if isinstance(answer, Group) and answer.open == "" and reference.open == "(" and answer.ordered_by in (",", ";"):
+    if isinstance(answer, Group) and answer.open == "" and reference.open == "(" and answer.ordered_by != "or":
         answer = Group("(", ")", answer.items)
     if isinstance(answer, Group) and answer.open in ("(", "["):
         if len(reference.items) != len(answer.items):

@@ -23,7 +23,9 @@ from tossup.verifiers.math.limits import MAX_DEPTH, MAX_ITEMS, Oversized, Unread
 from tossup.verifiers.math.words import SCALES
 from tossup.verifiers.math.tree import (
     MINUS_ONE,
+    ZERO,
     Add,
+    Based,
     Chain,
     Fn,
     Group,
@@ -141,6 +143,8 @@ class Parser:
             self.take()
             value = Num(value.value * scale)
         unit = self.unit()
+        if unit.lower() in ("am", "pm") and isinstance(value, Num):
+            return Ratio((value, ZERO), unit.lower(), clock=True)
         joined = " ".join(part for part in (before, unit) if part)
         return Quantity(value, joined) if joined and not isinstance(value, Text) else value
 
@@ -416,12 +420,24 @@ def parse(text: str) -> Node:
         Unreadable: the text is no answer that we can read.
         Oversized: the text is over a structural limit.
     """
+    if (numeral := _NUMERAL.fullmatch(text.strip())) and int(numeral[2]) > 10:
+        return _numeral(numeral[1], int(numeral[2]))
     tokens = tokenize(clean(_parts(text)))
     while len(tokens) > 1 and tokens[-2].kind == "op" and tokens[-2].value in (".", ",", ";", ":", "?", "\\\\"):
         del tokens[-2]
     if len(tokens) == 1:
         raise Unreadable("nothing there")
     return Parser(tokens).answer()
+
+
+_NUMERAL = re.compile(r"([0-9A-Z]{1,200})_\{?(\d\d)\}?", re.ASCII)
+
+
+def _numeral(digits: str, base: int) -> Node:
+    """A numeral in a base beyond ten, such as `BEE_{16}`."""
+    if base > 36 or any(int(digit, 36) >= base for digit in digits):
+        raise Unreadable(f"a digit that base {base} lacks")
+    return Based(Fraction(int(digits, base)), base)
 
 
 _PART = re.compile(r"(?:\A|[\s,;}]|\\\\)\s*(?:\\(?:text|textbf|mathrm)\{\s*)?\(([a-h]|i{1,3}|iv|v)\)\s*\}?\s*(?=\S)")

@@ -57,7 +57,7 @@ _TOKEN = re.compile(
     r"(?P<space>\s+|~|\\[,;:!> ]|&nbsp;)"
     r"|(?P<cmd>\\[A-Za-z]+)"
     r"|(?P<esc>\\.)"
-    r"|(?P<num>\d+\.(?=\s*\\(?:overline|dot|bar)\b)|\d+(?:\.\d+)?(?:[eE][+-]?\d{1,12}(?![\w.]))?|\.\d+)"
+    r"|(?P<num>\d+\.(?=\s*\\(?:overline|dot|bar)\b)|\.(?=\s*\\(?:overline|dot|bar)\b)|\d+(?:\.\d+)?(?:[eE][+-]?\d{1,12}(?![\w.]))?|\.\d+)"
     r"|(?P<word>[A-Za-z]+)"
     r"|(?P<op>\*\*|<=|>=|!=|==|=>|->|\.\.\.|[-+*/^_=<>(){}\[\]|,;:!%&'.$?])",
     re.DOTALL | re.ASCII,
@@ -106,7 +106,7 @@ def clean(text: str) -> str:
         text = text.translate(_TABLE)
     if "$" in text and (text.count("$") - text.count("\\$")) % 2 == 0:
         text = _DELIMITER.sub("", text)
-    if "m" in text and ":" in text:
+    if ".m" in text.lower() or ". m" in text.lower():
         text = _HALF_DAY.sub(r"\1m", text)
     if "\\" in text:
         if "\\\\" in text:

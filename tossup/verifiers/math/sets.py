@@ -49,7 +49,7 @@ def region(node: Node) -> Region | None:
             return _points(items)
         case Group(opening, closing, (low, high), _) if opening in ("(", "["):
             return _interval(low, opening == "[", high, closing == "]")
-        case Group("", "", items, separator) if separator in ("or", "and", ",", ";"):
+        case Group("", "", items, separator) if all(isinstance(item, (Chain, Group, Union)) for item in items):
             return _combined(items, separator)
         case Union(items, minus):
             parts = [region(item) for item in items]
@@ -66,14 +66,12 @@ def region(node: Node) -> Region | None:
 
 def _combined(items: tuple[Node, ...], separator: str) -> Region | None:
     """Inequalities joined by words: `or` unites them, `and` intersects them, and a comma does
-    either: `x < 1, x > 3` can only be meant as a union."""
-    if not all(isinstance(item, Chain) for item in items):
-        return None
+    either: `x < 1, x > 3` can only be meant as a union. Intervals are united by any word."""
     parts = [region(item) for item in items]
     known = [part for part in parts if part is not None]
     if len(known) != len(parts):
         return None
-    if separator == "or":
+    if separator == "or" or not any(isinstance(item, Chain) for item in items):
         return _merged([piece for part in known for piece in part])
     result = known[0]
     for part in known[1:]:

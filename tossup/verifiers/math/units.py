@@ -107,8 +107,14 @@ def canonical(words: str) -> str:
             power = ""
         elif word not in _FILLER:
             found.append(word)
-    joined = " ".join(found)
+    joined = " ".join(_below(word) for word in found)
     return _SPEEDS.get(joined, joined)
+
+
+def _below(word: str) -> str:
+    """`s^-2` as `/ s^2`."""
+    name, _, power = word.partition("^-")
+    return word if not power else f"/ {name}" if power == "1" else f"/ {name}^{power}"
 
 
 def changes_value(words: str) -> bool:
@@ -117,7 +123,7 @@ def changes_value(words: str) -> bool:
     A remark in parentheses that only repeats the value in another form does not.
     """
     words = _REMARK.sub("", words)
-    if re.search(r"\bof\b.*\d", words):
+    if re.search(r"\bof\b.*\d|(?<![\^\w-])\d", words):
         return True
     return any(word in _CHANGES_VALUE for word in re.findall(r"[a-z]+", words.lower()))
 
