@@ -20,10 +20,14 @@ COMMANDS = {
     "train": "Train a model with GRPO on the problems that it can learn from.",
     "curate": "Measure a pool's success rates under a model and write the pool with its counts.",
     "audit": "Report how many groups of G answers would teach nothing, per dataset.",
+    "eval": "Measure a model on a pool: mean@n and pass@k.",
     "verify": "Judge answers: one on the command line, or a file of them.",
     "doctor": "Show what this machine can do, and which isolation untrusted programs get on it.",
 }
 """Name -> the line in `tossup --help`. `tossup.cli.NAME.command` is the command."""
+
+EXTRAS = {"torch": "train", "transformers": "train", "safetensors": "train", "datasets": "hf"}
+"""Package that may be missing -> the extra that brings it."""
 
 
 class LazyCommands(click.RichGroup):
@@ -34,16 +38,10 @@ class LazyCommands(click.RichGroup):
         return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Import the module of one command; a missing extra is an error that says what to install."""
+        """Import the module of one command."""
         if cmd_name not in COMMANDS:
             return None
-        try:
-            module = importlib.import_module(f"tossup.cli.{cmd_name}")
-        except ModuleNotFoundError as e:
-            if e.name in {"torch", "transformers", "safetensors"}:
-                raise TossupError(f"`tossup {cmd_name}` needs {e.name}: pip install 'tossup[train]'") from e
-            raise
-        command: click.Command = module.command
+        command: click.Command = importlib.import_module(f"tossup.cli.{cmd_name}").command
         return command
 
 
@@ -69,6 +67,12 @@ def main(argv: Sequence[str] | None = None) -> None:
         sys.exit(e.exit_code)
     except TossupError as e:
         click.echo(f"error: {e}", err=True)
+        sys.exit(1)
+    except ModuleNotFoundError as e:
+        extra = EXTRAS.get((e.name or "").split(".")[0])
+        if extra is None:
+            raise
+        click.echo(f"error: this command needs {e.name}: pip install 'tossup[{extra}]'", err=True)
         sys.exit(1)
     except (click.Abort, KeyboardInterrupt):
         click.echo("interrupted", err=True)

@@ -2,44 +2,16 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
 from typing import Any
 
 import rich_click as click
-from rich.progress import Progress, TaskID
 from rich.table import Table
 
 from tossup.cli.console import console, json_option, out, print_json, progress_bar
+from tossup.cli.measuring import Look
 from tossup.cli.options import config_options, overrides_of
 from tossup.engine.config import CurateConfig, load
-
-
-class Look:
-    """Shows the measuring of a pool: a bar over problems with tokens per second and time left."""
-
-    def __init__(self, progress: Progress) -> None:
-        self.progress = progress
-        self.task: TaskID | None = None
-        self.tokens = 0
-        self.begun = time.monotonic()
-
-    def note(self, text: str) -> None:
-        """Print a remark."""
-        console.print(text, soft_wrap=True)
-
-    def started(self, problems: int, done: int) -> None:
-        """Set the bar up; problems of an earlier call count as done."""
-        if done:
-            self.note(f"{done:,} of {problems:,} problems are already measured")
-        self.task = self.progress.add_task("measuring", total=problems, completed=done, speed="")
-
-    def measured(self, problems: int, tokens: int) -> None:
-        """Move the bar."""
-        self.tokens += tokens
-        speed = self.tokens / max(time.monotonic() - self.begun, 1e-9)
-        if self.task is not None:
-            self.progress.update(self.task, advance=problems, speed=f"{speed:,.0f} tok/s")
 
 
 @click.command()

@@ -137,14 +137,12 @@ class TrainConfig(Section):
     eval: EvalConfig = EvalConfig()
 
 
-class CurateConfig(Section):
-    """Measuring a pool."""
+class MeasureConfig(Section):
+    """Sampling answers to every problem of a pool."""
 
-    pool: str = Field(description="the problems: a file, hf:NAME[:CONFIG][:SPLIT]")
+    pool: str = Field("builtin:arithmetic/train", description="the problems: a file, hf:NAME[:CONFIG][:SPLIT]")
     model: str = Field("builtin:arithmetic", description="Hugging Face name, folder, or builtin:arithmetic")
-    out: str = Field("pool.parquet", description="the pool to write (.parquet or .jsonl); the ledger lies beside it")
     samples: int = Field(8, ge=1, description="answers a problem")
-    keep: str = Field("", description="write only problems with a success rate in this band: 0.1..0.9")
     limit: int = Field(0, ge=0, description="measure only the first so many problems; 0: all")
     verifier: str = Field("", description="overrides the pool's verifier")
     seed: int = Field(0, ge=0, description="every random choice follows from it")
@@ -155,8 +153,22 @@ class CurateConfig(Section):
     sampling: SamplingConfig = SamplingConfig()
 
 
+class CurateConfig(MeasureConfig):
+    """Measuring a pool to write it with its counts."""
+
+    out: str = Field("pool.parquet", description="the pool to write (.parquet or .jsonl); the ledger lies beside it")
+    keep: str = Field("", description="write only problems with a success rate in this band: 0.1..0.9")
+
+
+class EvaluateConfig(MeasureConfig):
+    """Measuring a model on a pool."""
+
+    out: str = Field("", description="folder of the ledger; empty: runs/eval-MODEL-HASH")
+    k: str = Field("", description="the k of pass@k, comma-separated; empty: the number of samples")
+
+
 FREE_TO_CHANGE = frozenset(
-    {"steps", "token_budget", "out", "save_every", "keep_checkpoints", "threads", "save_text", "keep", "limit"}
+    {"steps", "token_budget", "out", "save_every", "keep_checkpoints", "threads", "save_text", "keep", "limit", "k"}
 )
 """Settings that a resumed run may change: they do not touch what the next step computes."""
 

@@ -1,43 +1,22 @@
 """Measuring a pool: sample answers to every problem, judge them, count, write the pool with its counts.
 
-Problems are taken in the order of the pool, a batch at a time; each batch becomes one part of the ledger, written whole or
-not at all. A killed job loses the batch in flight: started again, it skips what the ledger holds and goes on, and since the
-seed of a batch is a function of its number, it samples what it would have sampled. The pool is written last, from the ledger.
+Resumable (see `measure`); the pool is written last, as a fold over the ledger.
 """
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import polars as pl
 
-from tossup.curriculum.gate import fates
 from tossup.curriculum.ledger import Ledger
 from tossup.curriculum.pool import Pool
 from tossup.engine.config import CurateConfig
 from tossup.engine.folder import RunFolder
-from tossup.engine.policy import load, set_threads
-from tossup.engine.pools import learned, open_pool
-from tossup.engine.rollouts import sample_groups, stream
-from tossup.records import Fate, Group, TossupError
-
-CURATE_STREAM = 3
-"""Keeps the seeds of curate apart from those of training and evaluation."""
-
-
-class Watcher(Protocol):
-    """Whoever looks on."""
-
-    def note(self, text: str) -> None:
-        """Something worth a line."""
-
-    def started(self, problems: int, done: int) -> None:
-        """So many problems are to be measured, and so many of them were done before."""
-
-    def measured(self, problems: int, tokens: int) -> None:
-        """A batch of problems is measured and saved; it took so many generated tokens."""
+from tossup.engine.measure import Watcher, limited_pool, measure
+from tossup.engine.pools import learned
+from tossup.records import TossupError
 
 
 class Band(NamedTuple):
@@ -74,13 +53,11 @@ def curate(config: CurateConfig, watcher: Watcher) -> dict[str, Any]:
     if out.suffix not in (".parquet", ".jsonl"):
         raise TossupError(f"--out is a pool, .parquet or .jsonl; got {config.out!r}")
     folder = RunFolder(out.with_name(f"{out.stem}.curate"))
-    pool = open_pool(config.pool, config.verifier)
-    if config.limit:
-        pool = pool.take(range(min(config.limit, len(pool))))
+    pool = limited_pool(config)
     with folder.held():
         folder.start_or_resume(config)
         ledger = Ledger(folder.ledger, folder.root.name, keep_text=config.save_text)
-        seconds = _measure(config, pool, ledger, watcher)
+        seconds = measure(config, pool, ledger, watcher)
         measured = learned(pool, ledger.scan(), config.model)
         kept = measured.take(_in_band(measured, band)) if band else measured
         kept.write(out)
@@ -89,38 +66,6 @@ def curate(config: CurateConfig, watcher: Watcher) -> dict[str, Any]:
             "run": str(folder.root),
             "seconds": round(seconds, 3),
         }
-
-
-def _measure(config: CurateConfig, pool: Pool, ledger: Ledger, watcher: Watcher) -> float:
-    """Sample what the ledger does not hold yet; returns the seconds that it took."""
-    begun = time.perf_counter()
-    size = max(1, config.sampling.batch_size // config.samples)
-    batches = range(-(-len(pool) // size))
-    done = set(ledger.scan().select("problem").unique().collect()["problem"])
-    ids = pool.ids
-    todo = [b for b in batches if any(i not in done for i in ids[b * size : (b + 1) * size])]
-    watcher.started(len(pool), len(pool) - sum(len(ids[b * size : (b + 1) * size]) for b in todo))
-    if not todo:
-        return 0.0
-    policy = load(config.model, config.device, config.dtype)
-    set_threads(policy, config.threads)
-    for b in todo:
-        rows = range(b * size, min(len(pool), (b + 1) * size))
-        groups, _ = sample_groups(
-            policy,
-            [pool[i] for i in rows],
-            config.sampling,
-            group_size=config.samples,
-            seed=stream(config.seed, CURATE_STREAM, b),
-            first_id=b * size,
-        )
-        ledger.append(b, [(group, _measured_fates(group)) for group in groups])
-        watcher.measured(len(groups), sum(len(r.response_ids) for g in groups for r in g.rollouts))
-    return time.perf_counter() - begun
-
-
-def _measured_fates(group: Group) -> tuple[Fate, ...]:
-    return tuple(Fate.MEASURED if fate is Fate.TRAINED else fate for fate in fates(group))
 
 
 def _in_band(pool: Pool, band: Band) -> list[bool]:

@@ -1,13 +1,19 @@
-"""Accuracy on problems that are not trained on."""
+"""Accuracy on problems that are not trained on: during a run, and `tossup eval`."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
+import polars as pl
 
-from tossup.engine.config import TrainConfig
+from tossup.curriculum.estimate import subset_shares
+from tossup.curriculum.ledger import Ledger
+from tossup.engine.config import EvaluateConfig, TrainConfig, digest
+from tossup.engine.folder import RunFolder
+from tossup.engine.measure import Watcher, limited_pool, measure
 from tossup.engine.policy import Policy
 from tossup.engine.rollouts import sample_groups, stream
 from tossup.records import Problem, TossupError, tokens
@@ -50,3 +56,86 @@ def accuracy(policy: Policy, problems: Sequence[Problem], config: TrainConfig) -
         tokens=sum(tokens(group.rollouts) for group in groups),
         undecided=sum(len(group.rollouts) - len(group.decided) for group in groups),
     )
+
+
+RESAMPLES = 2000
+"""Bootstrap resamples of the problems."""
+
+
+def evaluate(config: EvaluateConfig, watcher: Watcher) -> dict[str, Any]:
+    """Sample answers to every problem and report mean@n and pass@k, overall and by dataset; resumable.
+
+    `config.model` may be a run folder: its trained model is taken. pass@k is the unbiased estimate of Chen et al.
+    (arXiv:2107.03374, equation 1) from the decided answers of each problem; problems with fewer than k of them are left
+    out of it and counted. Intervals are 90 % percentile bootstraps over problems.
+
+    Raises:
+        TossupError: the model or pool cannot be used, or a k is more than the number of samples.
+    """
+    ks = _ks(config)
+    if (Path(config.model) / "model" / "config.json").is_file():
+        config = config.model_copy(update={"model": str(Path(config.model) / "model")})
+    name = config.model.removeprefix("builtin:").rstrip("/").removesuffix("/model").rsplit("/", 1)[-1]
+    folder = RunFolder(Path(config.out) if config.out else Path("runs") / f"eval-{name}-{digest(config)}")
+    pool = limited_pool(config)
+    with folder.held():
+        folder.start_or_resume(config)
+        ledger = Ledger(folder.ledger, folder.root.name, keep_text=config.save_text)
+        seconds = measure(config, pool, ledger, watcher)
+        problems = (
+            ledger.scan()
+            .group_by("problem", maintain_order=True)
+            .agg(
+                dataset=pl.col("dataset").first(),
+                decided=pl.col("reward").count(),
+                correct=pl.col("reward").sum(),
+                undecided=pl.col("reward").null_count(),
+                tokens=pl.col("response_tokens").sum(),
+            )
+            .collect()
+        )
+    datasets = {name: _scores(part, ks) for (name,), part in problems.group_by("dataset", maintain_order=True)}
+    return _scores(problems, ks) | {
+        "samples": config.samples,
+        "tokens_generated": int(problems["tokens"].sum()),
+        "datasets": datasets,
+        "run": str(folder.root),
+        "seconds": round(seconds, 3),
+    }
+
+
+def _ks(config: EvaluateConfig) -> list[int]:
+    try:
+        ks = [int(k) for k in config.k.split(",")] if config.k else [config.samples]
+    except ValueError:
+        raise TossupError(f"--k is a list of numbers such as 1,4,8; got {config.k!r}") from None
+    if not all(1 <= k <= config.samples for k in ks):
+        raise TossupError(f"pass@k from {config.samples} samples needs k from 1 to {config.samples}; got {config.k}")
+    return ks
+
+
+def _scores(problems: pl.DataFrame, ks: Sequence[int]) -> dict[str, Any]:
+    """mean@n and pass@k of these problems, each as value, low and high."""
+    n, c = problems["decided"].to_numpy(), problems["correct"].cast(pl.Int64).to_numpy()
+    judged = n > 0
+    scores: dict[str, Any] = {
+        "problems": len(n),
+        "judged": int(judged.sum()),
+        "undecided_answers": int(problems["undecided"].sum()),
+        "mean": _with_interval(c[judged] / n[judged]),
+    }
+    for k in ks:
+        enough = n >= k
+        all_wrong = subset_shares(n[enough], c[enough], k)[1]
+        scores[f"pass@{k}"] = _with_interval(1.0 - all_wrong) | {"problems": int(enough.sum())}
+    return scores
+
+
+def _with_interval(values: Any) -> dict[str, float | None]:
+    """The mean over problems with its 90 % interval; None where no problem could be judged."""
+    if len(values) == 0:
+        return {"value": None, "low": None, "high": None}
+    rng = np.random.default_rng(0)
+    means = [values[rng.integers(len(values), size=len(values))].mean() for _ in range(RESAMPLES)]
+    low, high = np.quantile(means, [0.05, 0.95])
+    return {"value": round(float(values.mean()), 6), "low": round(float(low), 6), "high": round(float(high), 6)}

@@ -1,0 +1,74 @@
+"""Sampling answers to every problem of a pool into a ledger, resumably: what `curate` and `eval` share.
+
+Problems are taken in the order of the pool, a batch at a time; each batch becomes one part of the ledger, written whole or
+not at all. A killed job loses the batch in flight: started again, it skips what the ledger holds and goes on, and since the
+seed of a batch is a function of its number, it samples what it would have sampled.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Protocol
+
+from tossup.curriculum.gate import fates
+from tossup.curriculum.ledger import Ledger
+from tossup.curriculum.pool import Pool
+from tossup.engine.config import MeasureConfig
+from tossup.engine.policy import load, set_threads
+from tossup.engine.pools import open_pool
+from tossup.engine.rollouts import sample_groups, stream
+from tossup.records import Fate, Group
+
+MEASURE_STREAM = 3
+"""Keeps these seeds apart from those of training and of evaluation during training."""
+
+
+class Watcher(Protocol):
+    """Whoever looks on."""
+
+    def note(self, text: str) -> None:
+        """Something worth a line."""
+
+    def started(self, problems: int, done: int) -> None:
+        """So many problems are to be measured, and so many of them were done before."""
+
+    def measured(self, problems: int, tokens: int) -> None:
+        """A batch of problems is measured and saved; it took so many generated tokens."""
+
+
+def limited_pool(config: MeasureConfig) -> Pool:
+    """The problems to measure."""
+    pool = open_pool(config.pool, config.verifier)
+    return pool.take(range(min(config.limit, len(pool)))) if config.limit else pool
+
+
+def measure(config: MeasureConfig, pool: Pool, ledger: Ledger, watcher: Watcher) -> float:
+    """Sample what the ledger does not hold yet; returns the seconds that it took."""
+    begun = time.perf_counter()
+    size = max(1, config.sampling.batch_size // config.samples)
+    batches = range(-(-len(pool) // size))
+    done = set(ledger.scan().select("problem").unique().collect()["problem"])
+    ids = pool.ids
+    todo = [b for b in batches if any(i not in done for i in ids[b * size : (b + 1) * size])]
+    watcher.started(len(pool), len(pool) - sum(len(ids[b * size : (b + 1) * size]) for b in todo))
+    if not todo:
+        return 0.0
+    policy = load(config.model, config.device, config.dtype)
+    set_threads(policy, config.threads)
+    for b in todo:
+        rows = range(b * size, min(len(pool), (b + 1) * size))
+        groups, _ = sample_groups(
+            policy,
+            [pool[i] for i in rows],
+            config.sampling,
+            group_size=config.samples,
+            seed=stream(config.seed, MEASURE_STREAM, b),
+            first_id=b * size,
+        )
+        ledger.append(b, [(group, _measured_fates(group)) for group in groups])
+        watcher.measured(len(groups), sum(len(r.response_ids) for g in groups for r in g.rollouts))
+    return time.perf_counter() - begun
+
+
+def _measured_fates(group: Group) -> tuple[Fate, ...]:
+    return tuple(Fate.MEASURED if fate is Fate.TRAINED else fate for fate in fates(group))
