@@ -8,6 +8,7 @@ descriptors, time) is an error too, and no reason to take a weaker one.
 from __future__ import annotations
 
 import errno
+import os
 import threading
 
 from tossup.records import TossupError
@@ -29,6 +30,7 @@ _UNAVAILABLE = {
 
 _reports: dict[str, Report] = {}
 _lock = threading.Lock()
+os.register_at_fork(before=_lock.acquire, after_in_parent=_lock.release, after_in_child=_lock.release)
 
 
 def check_name(name: str) -> None:

@@ -9,24 +9,34 @@ from __future__ import annotations
 
 import importlib
 import os
+import pkgutil
 import sys
 import tempfile
 import warnings
 
-NOT_FOR_PROGRAMS = {"antigravity", "idlelib", "lib2to3", "test", "this", "tkinter", "turtle", "turtledemo"}
-"""They open windows or browsers, print, or are large and of no use to a program that computes."""
+NOT_FOR_PROGRAMS = {
+    "antigravity", "distutils", "ensurepip", "idlelib", "lib2to3", "test", "this", "tkinter", "turtle", "turtledemo", "venv",
+}  # fmt: skip
+"""They open windows or browsers, print, install, or are large and of no use to a program that computes."""
 
 
 def import_everything() -> None:
-    """Import every public module of the standard library that can be imported on this system."""
+    """Import every public module of the standard library, and of its packages, that can be imported on this system."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)
         for name in sorted(sys.stdlib_module_names - NOT_FOR_PROGRAMS):
-            if not name.startswith("_"):
-                try:
-                    importlib.import_module(name)
-                except ImportError:
-                    continue  # another system's module, or one whose C library is not installed
+            _import(name)
+
+
+def _import(name: str) -> None:
+    if name.rpartition(".")[2].startswith("_"):
+        return
+    try:
+        module = importlib.import_module(name)
+    except ImportError:
+        return  # another system's module, or one whose C library is not installed
+    for inner in pkgutil.iter_modules(getattr(module, "__path__", ())):
+        _import(f"{name}.{inner.name}")
 
 
 def enter_empty_root() -> None:

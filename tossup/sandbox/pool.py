@@ -14,7 +14,6 @@ from typing import TypeVar
 
 from tossup.records import TossupError
 from tossup.sandbox import backends
-from tossup.sandbox.files import MemoryFile
 from tossup.sandbox.run import Program, Run, drive
 from tossup.sandbox.words import Conversation, Limits, Outcome, Result
 from tossup.sandbox.worker import Setup, Worker, WorkerError
@@ -99,7 +98,7 @@ class Sandbox:
         self, program: str, stdin: bytes = b"", *, argv: Sequence[str] = (), limits: Limits | None = None
     ) -> Result:
         """Run a Python program as `__main__`. Never raises for anything that the program or a worker does."""
-        with _program(program) as ready:
+        with Program(program) as ready:
             return self._run(ready, stdin, argv, limits or self.limits)
 
     def run_many(
@@ -116,14 +115,13 @@ class Sandbox:
         After each run `go_on(index, result)` says whether to continue; the results so far are returned.
         """
         results: list[Result] = []
-        with _program(program) as source, MemoryFile(b"", sealed=False) as code:
-            ready = Program(source.source, code)
+        with Program(program, many=True) as ready:
             for i, stdin in enumerate(stdins):
                 results.append(self._run(ready, stdin, argv, limits or self.limits))
                 if go_on is not None and not go_on(i, results[-1]):
                     break
                 if results[-1].outcome not in (Outcome.FINISHED, Outcome.ERROR):
-                    code.truncate()  # it may have been killed while it was writing
+                    ready.compile_again()
         return results
 
     def converse(
@@ -148,12 +146,12 @@ class Sandbox:
             slot.candidate = slot.candidate or Worker(self._ready())
             slot.tests = slot.tests or Worker(self._ready())
             with contextlib.ExitStack() as stack:
-                programs = [stack.enter_context(_program(text)) for text in (candidate, tests)]
+                programs = [stack.enter_context(Program(text)) for text in (candidate, tests)]
                 theirs = Run(slot.candidate, limits[0], stop_on_overflow=False)
                 stack.callback(theirs.close)
                 ours = Run(slot.tests, limits[1], stop_on_overflow=False, verdict=VERDICT_BYTES)
                 stack.callback(ours.close)
-                with _pipes() as (candidate_reads, tests_write, tests_read, candidate_writes):
+                with _handing_over, _pipes() as (candidate_reads, tests_write, tests_read, candidate_writes):
                     theirs.start(programs[0], candidate_stdin, (), (candidate_reads, candidate_writes))
                     ours.start(programs[1], tests_stdin, (), (tests_read, tests_write))
                 drive([theirs, ours], finished=ours)
@@ -227,12 +225,6 @@ class Sandbox:
 
 
 @contextlib.contextmanager
-def _program(text: str) -> Iterator[Program]:
-    with MemoryFile(text.encode("utf-8", "surrogatepass")) as source:
-        yield Program(source)
-
-
-@contextlib.contextmanager
 def _pipes() -> Iterator[tuple[int, int, int, int]]:
     """Two pipes: (read, write, read, write)."""
     fds: list[int] = []
@@ -251,11 +243,16 @@ def _end_all(slots: Sequence[_Slot], owner: int) -> None:
             slot.end(Worker.close)
 
 
+_handing_over = threading.RLock()
+"""Held while both ends of the pipes between two programs are open here. No fork of the host may happen meanwhile: its child
+would keep them open, and the tests would wait for ever for a candidate that has ended.
+"""
 _alive: weakref.WeakSet[Sandbox] = weakref.WeakSet()
 
 
 def _after_fork() -> None:
     """A fork of the host inherits sandboxes whose workers belong to its parent, and locks that nobody will release."""
+    _handing_over.release()
     for sandbox in list(_alive):
         sandbox._finalizer.detach()
         for slot in sandbox._slots:
@@ -263,4 +260,4 @@ def _after_fork() -> None:
         sandbox._reset()
 
 
-os.register_at_fork(after_in_child=_after_fork)
+os.register_at_fork(before=_handing_over.acquire, after_in_parent=_handing_over.release, after_in_child=_after_fork)

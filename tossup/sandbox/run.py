@@ -12,7 +12,7 @@ import select
 import signal
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from types import TracebackType
 from typing import Any
 
 from tossup.sandbox.files import MemoryFile
@@ -21,17 +21,48 @@ from tossup.sandbox.worker import Worker, WorkerError
 
 STDERR_BYTES = 16 << 10
 """How much of the end of stderr is kept."""
+FLOOD_BYTES = 64 << 20
+"""A program that prints this much anywhere is stopped even where its output is not judged: reading costs the host time."""
 GRACE_S = 60.0
 """How long after the wall limit a zygote may take to say that it has killed its run."""
 CHUNK = 1 << 16
 
 
-@dataclass(frozen=True, slots=True)
 class Program:
-    """A program ready to be handed over: its source, and a place for the compiled form where it runs more than once."""
+    """A program to hand over: its source and, where it runs more than once, a place for its compiled form.
 
-    source: MemoryFile
-    code: MemoryFile | None = None
+    The files are made on first use, so that a host without memory is noticed where a run can fail.
+    """
+
+    def __init__(self, text: str, many: bool = False) -> None:
+        self._text = text.encode("utf-8", "surrogatepass")
+        self._many = many
+        self._source: MemoryFile | None = None
+        self._code: MemoryFile | None = None
+
+    def descriptors(self) -> tuple[int, int | None]:
+        """Of the source and of the compiled form.
+
+        Raises:
+            OSError: the host is out of descriptors or memory.
+        """
+        self._source = self._source or MemoryFile(self._text)
+        if self._many:
+            self._code = self._code or MemoryFile(b"", sealed=False)
+        return self._source.fileno(), None if self._code is None else self._code.fileno()
+
+    def compile_again(self) -> None:
+        """Forget the compiled form: the run that wrote it may have been killed half way."""
+        if self._code is not None:
+            self._code.truncate()
+
+    def __enter__(self) -> Program:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, e: BaseException | None, tb: TracebackType | None) -> None:
+        for file in (self._source, self._code):
+            if file is not None:
+                file.close()
 
 
 class Capture:
@@ -42,7 +73,7 @@ class Capture:
         os.set_blocking(self.fd, False)
         self._cap, self._tail = cap, tail
         self.data = bytearray()
-        self.overflow = False
+        self.total = 0
 
     def read(self) -> bool:
         """Take what is there, one chunk at most; False once there is nothing (now, or ever)."""
@@ -51,8 +82,8 @@ class Capture:
         except BlockingIOError:
             return False
         self.data += chunk
+        self.total += len(chunk)
         if len(self.data) > self._cap:
-            self.overflow = True
             if self._tail:
                 del self.data[: -self._cap]
             else:
@@ -79,6 +110,7 @@ class Run:
         self._stop_on_overflow = stop_on_overflow
         self.reply: Mapping[str, Any] | None = None
         self.failure = ""
+        self._printed_too_much = ""
         self.captures = [Capture(limits.output_bytes), Capture(STDERR_BYTES, tail=True)]
         if verdict:
             self.captures.append(Capture(verdict))
@@ -91,13 +123,14 @@ class Run:
             OSError: the host is out of descriptors or memory.
         """
         limits = self.limits
+        source, code = program.descriptors()
         with MemoryFile(stdin) as data:
             stdout, stderr, *verdict = (c.theirs for c in self.captures)
-            fds = [program.source.fileno(), data.fileno(), stdout, stderr, *peers, *verdict]
+            fds = [source, data.fileno(), stdout, stderr, *peers, *verdict]
             layout = [0, -1, *range(1, len(fds))]
-            if program.code is not None:
+            if code is not None:
                 layout[1] = len(fds)
-                fds.append(program.code.fileno())
+                fds.append(code)
             job = {
                 "layout": layout,
                 "argv": list(argv),
@@ -115,8 +148,12 @@ class Run:
     def read(self, capture: Capture) -> bool:
         """Drain a bit of one pipe; a program that prints too much is stopped."""
         more = capture.read()
-        if capture.overflow and capture is self.captures[0] and self._stop_on_overflow and self.reply is None:
-            self.worker.stop()
+        judged = capture is self.captures[0] and self._stop_on_overflow
+        cap = self.limits.output_bytes if judged else FLOOD_BYTES
+        if capture.total > cap and not self._printed_too_much:
+            self._printed_too_much = f"more than {cap} bytes of output"
+            if self.reply is None:
+                self.worker.stop()
         return more
 
     def finish(self) -> None:
@@ -147,12 +184,11 @@ class Run:
         reply = self.reply
         if "error" in reply:
             return Result(Outcome.INFRA, reason=reply["error"])
-        stdout, stderr = self.captures[0], bytes(self.captures[1].data)
-        printed_too_much = stdout.overflow and self._stop_on_overflow
-        outcome, reason = explain(reply, self.limits, printed_too_much, stderr)
+        stderr = bytes(self.captures[1].data)
+        outcome, reason = explain(reply, self.limits, self._printed_too_much, stderr)
         return Result(
             outcome=outcome,
-            stdout=bytes(stdout.data),
+            stdout=bytes(self.captures[0].data),
             stderr=stderr,
             exit_code=reply["exit"],
             cpu_seconds=reply["cpu"],
@@ -192,12 +228,12 @@ def drive(runs: Sequence[Run], finished: Run | None = None) -> None:
                         other.worker.stop()
 
 
-def explain(reply: Mapping[str, Any], limits: Limits, printed_too_much: bool, stderr: bytes) -> tuple[Outcome, str]:
+def explain(reply: Mapping[str, Any], limits: Limits, printed_too_much: str, stderr: bytes) -> tuple[Outcome, str]:
     """The outcome and one line for a person, from what the zygote measured."""
     if not reply["started"]:
         return Outcome.INFRA, f"the jail could not be closed: {reply['message'] or 'the child died'}"
     if printed_too_much:
-        return Outcome.OUTPUT, f"more than {limits.output_bytes} bytes on stdout"
+        return Outcome.OUTPUT, printed_too_much
     limit = {
         "timeout_cpu": (Outcome.TIMEOUT_CPU, f"CPU limit {limits.cpu_seconds:g} s"),
         "timeout_wall": (Outcome.TIMEOUT_WALL, f"wall limit {limits.wall:g} s, after {reply['cpu']:.2f} s of CPU time"),

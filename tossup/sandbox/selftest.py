@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tossup.sandbox.files import MemoryFile
 from tossup.sandbox.run import Program, Run, drive
 from tossup.sandbox.words import Limits, Outcome, Result
 from tossup.sandbox.worker import ENVIRONMENT, Setup, Worker, WorkerError, readable
@@ -79,8 +78,8 @@ def attack(backend: str) -> Report:
 def _run(worker: Worker, program: str, stdin: Mapping[str, Any]) -> Result:
     run = Run(worker, _LIMITS)
     try:
-        with MemoryFile(program.encode()) as source:
-            run.start(Program(source), json.dumps(stdin).encode(), ())
+        with Program(program) as ready:
+            run.start(ready, json.dumps(stdin).encode(), ())
         drive([run])
         return run.result()
     finally:

@@ -1,0 +1,235 @@
+"""What a run is to an honest program: an ordinary Python process with pipes, on every backend."""
+
+from __future__ import annotations
+
+import sys
+import threading
+
+import pytest
+
+from tossup.sandbox import Limits, Outcome, Sandbox
+
+PROGRAMS: dict[str, tuple[str, bytes, bytes]] = {
+    "input and print": ("a, b = map(int, input().split())\nprint(a + b)", b"2 3\n", b"5\n"),
+    "sys.stdin": ("import sys\nprint(sum(int(x) for x in sys.stdin))", b"1\n2\n3\n", b"6\n"),
+    "sys.stdin.buffer": ("import sys\nprint(len(sys.stdin.buffer.read()))", b"\xff" * 100_000, b"100000\n"),
+    "open(0)": ("print(open(0).read().split())", b"x y", b"['x', 'y']\n"),
+    "os.read and os.write": ("import os\nos.write(1, os.read(0, 100))", b"raw", b"raw"),
+    "end of input": ("try:\n    input()\nexcept EOFError:\n    print('end')", b"", b"end\n"),
+    "globals and recursion": ("n = 3\ndef f(k): return k and n + f(k - 1)\nprint(f(100))", b"", b"300\n"),
+    "a main guard": ("def main(): print(__name__, __file__)\nif __name__ == '__main__': main()", b"", b"__main__ main.py\n"),
+    "pickling its own class": (
+        "import pickle\nclass A: x = 1\nprint(pickle.loads(pickle.dumps(A())).x)", b"", b"1\n",
+    ),
+    "dataclasses and typing": (
+        "from dataclasses import dataclass\nfrom typing import List, get_type_hints\n@dataclass\nclass A:\n    x: List[int]\n"
+        "print(A([1]), get_type_hints(A))", b"", b"A(x=[1]) {'x': typing.List[int]}\n",
+    ),
+    "threads": (
+        "import threading\nt = [threading.Thread(target=print, args=(i,)) for i in range(3)]\n"
+        "for x in t: x.start(); x.join()", b"", b"0\n1\n2\n",
+    ),
+    "a thread that outlives main": (
+        "import threading, time\nthreading.Thread(target=lambda: (time.sleep(0.05), print('late'))).start()", b"", b"late\n",
+    ),
+    "a thread pool": (
+        "from concurrent.futures import ThreadPoolExecutor as T\nprint(list(T(4).map(abs, [-1, -2])))", b"", b"[1, 2]\n",
+    ),
+    "asyncio": ("import asyncio\nasync def f():\n    await asyncio.sleep(0)\n    print('as')\nasyncio.run(f())", b"", b"as\n"),
+    "exit handlers": ("import atexit\natexit.register(print, 'bye')\nprint('hi')", b"", b"hi\nbye\n"),
+    "sys.exit in the middle": ("import sys\nprint(1)\nsys.exit()\nprint(2)", b"", b"1\n"),
+    "an alarm": (
+        "import signal, time\nsignal.signal(signal.SIGALRM, lambda *a: print('ring'))\n"
+        "signal.setitimer(signal.ITIMER_REAL, 0.01)\ntime.sleep(0.1)", b"", b"ring\n",
+    ),
+    "a bigger stack": (
+        "import resource, sys, threading\nresource.setrlimit(resource.RLIMIT_STACK, (-1, -1))\nsys.setrecursionlimit(10**6)\n"
+        "threading.stack_size(1 << 26)\ndef f(n): return n and 1 + f(n - 1)\n"
+        "t = threading.Thread(target=lambda: print(f(50000)))\nt.start(); t.join()", b"", b"50000\n",
+    ),
+    "unicode": ("print(input()[::-1])", "äß∂".encode(), "∂ßä\n".encode()),
+    "a coding cookie": ("# -*- coding: utf-8 -*-\nprint('é')", b"", "é\n".encode()),
+    "no future inherited": ("def f(x: print('now')): pass", b"", b"now\n"),
+    "sets in a fixed order": ("print(hash('a') == hash('a'), {'b', 'a', 'c'} == set('abc'))", b"", b"True True\n"),
+    "the C library": ("import ctypes\nprint(ctypes.CDLL(None).abs(-3))", b"", b"3\n"),
+    "imports that nobody preloaded": ("import difflib, graphlib, sched\nprint(difflib.__name__)", b"", b"difflib\n"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_a_program_runs_as_a_program(sandbox: Sandbox, name: str) -> None:
+    program, stdin, stdout = PROGRAMS[name]
+    result = sandbox.run(program, stdin)
+    assert (result.outcome, result.stdout, result.stderr, result.exit_code) == (Outcome.FINISHED, stdout, b"", 0), (
+        result
+    )
+    assert result.reason == ""
+    assert 0 < result.cpu_seconds < 5
+    assert result.peak_bytes > 1 << 20
+
+
+ENDS: dict[str, tuple[str, Outcome, int, str]] = {
+    "a status": ("import sys; sys.exit(3)", Outcome.ERROR, 3, "exit status 3"),
+    "a message": ("import sys; sys.exit('no')", Outcome.ERROR, 1, "exit status 1: no"),
+    "os._exit": ("import os; os._exit(0)", Outcome.FINISHED, 0, ""),
+    "an exception": ("1 / 0", Outcome.ERROR, 1, "exit status 1: ZeroDivisionError: division by zero"),
+    "a syntax error": ("def", Outcome.ERROR, 1, "exit status 1: SyntaxError: invalid syntax"),
+    "a null byte": ("x = 1\0", Outcome.ERROR, 1, "exit status 1: "),
+    "a surrogate": ("print('\ud800')", Outcome.ERROR, 1, "exit status 1: "),
+    "a crash": ("import ctypes; ctypes.string_at(0)", Outcome.ERROR, -11, "killed by signal 11 (Segmentation fault)"),
+    "no memory": ("x = bytearray(1 << 33)", Outcome.MEMORY, 1, "memory limit 256 MiB: MemoryError"),
+    "a forbidden call": ("import ctypes; ctypes.CDLL(None).ptrace(0, 0, 0, 0)", Outcome.POLICY, -31,
+                         "killed for a forbidden system call"),
+    "fork": ("import os; os.fork()", Outcome.ERROR, 1, "exit status 1: PermissionError: [Errno 1] Operation not permitted"),
+    "a busy loop": ("while True: pass", Outcome.TIMEOUT_CPU, -9, "CPU limit 1 s"),
+    "a busy loop in threads": (
+        "import threading\ndef f():\n    while True: pass\nfor _ in range(4): threading.Thread(target=f).start()",
+        Outcome.TIMEOUT_CPU, -9, "CPU limit 1 s"),
+    "a long line": ("print('x' * 2_000_000)", Outcome.OUTPUT, -9, "more than 1048576 bytes of output"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ENDS)
+def test_every_end_has_its_name(sandbox: Sandbox, name: str) -> None:
+    program, outcome, code, reason = ENDS[name]
+    result = sandbox.run(program)
+    assert (result.outcome, result.exit_code) == (outcome, code), result
+    assert result.reason.startswith(reason)
+
+
+def test_a_sleeper_ends_by_wall_time(sandbox: Sandbox) -> None:
+    result = sandbox.run("import time; time.sleep(600)", limits=Limits(cpu_seconds=1, wall_seconds=0.3))
+    assert result.outcome is Outcome.TIMEOUT_WALL
+    assert result.cpu_seconds < 0.3
+    assert "wall limit 0.3 s" in result.reason
+
+
+def test_output_and_errors_beyond_what_a_pipe_holds(sandbox: Sandbox) -> None:
+    result = sandbox.run("import sys\nfor i in range(9000): print('x' * 99); print('y' * 99, file=sys.stderr)")
+    assert result.outcome is Outcome.FINISHED
+    assert result.stdout == (b"x" * 99 + b"\n") * 9000
+    assert len(result.stderr) == 16 << 10
+    assert result.stderr.endswith(b"y" * 99 + b"\n")
+
+
+def test_output_past_the_limit_is_cut_and_the_next_run_is_not_disturbed(sandbox: Sandbox) -> None:
+    for _ in range(5):
+        result = sandbox.run("import os\nos.write(1, b'x' * 3000)", limits=Limits(output_bytes=1000))
+        assert (result.outcome, result.stdout) == (Outcome.OUTPUT, b"x" * 1000)
+        assert sandbox.run("import time; time.sleep(0.01); print('fine')").stdout == b"fine\n"
+
+
+def test_arguments_and_environment(sandbox: Sandbox) -> None:
+    result = sandbox.run("import sys, os\nprint(sys.argv, sorted(os.environ)[:2])", argv=("a", "b c"))
+    assert result.stdout == b"['main.py', 'a', 'b c'] ['HOME', 'LANG']\n"
+
+
+def test_runs_repeat_themselves(sandbox: Sandbox) -> None:
+    program = "import random\nprint(random.random(), hash('x'), {'b', 'a', 'c'})"
+    assert len({sandbox.run(program).stdout for _ in range(3)}) == 1
+
+
+def test_a_run_leaves_nothing_to_the_next(sandbox: Sandbox) -> None:
+    sandbox.run(
+        "import builtins, math, sys\nbuiltins.print = None\nmath.pi = 3\nsys.modules['json'] = None\nopen('/tmp/x', 'w')"
+    )
+    result = sandbox.run("import json, math, os\nprint(math.pi > 3, json.dumps(1), os.path.exists('/tmp/x'))")
+    assert result.stdout == b"True 1 False\n"
+
+
+def test_run_many_compiles_once_and_stops_when_told(sandbox: Sandbox) -> None:
+    stdins = [str(n).encode() for n in range(10)]
+    results = sandbox.run_many("print(int(input()) ** 2)", stdins, go_on=lambda i, r: r.stdout != b"9\n")
+    assert [r.stdout for r in results] == [b"0\n", b"1\n", b"4\n", b"9\n"]
+    broken = sandbox.run_many("def", stdins[:2])
+    assert [r.outcome for r in broken] == [Outcome.ERROR] * 2
+    mixed = sandbox.run_many("x = input()\nif x == '0':\n    while True: pass\nprint(x)", stdins[:2])
+    assert [r.outcome for r in mixed] == [Outcome.TIMEOUT_CPU, Outcome.FINISHED]
+
+
+def test_two_programs_talk(sandbox: Sandbox) -> None:
+    candidate = "import os\nwhile data := os.read(3, 100): os.write(4, data.upper())"
+    tests = "import os\nos.write(4, b'abc')\nos.write(5, b'got ' + os.read(3, 100))\nprint(input())"
+    talk = sandbox.converse(candidate, tests, tests_stdin=b"hello\n")
+    assert talk.verdict == b"got ABC"
+    assert (talk.tests.outcome, talk.tests.stdout) == (Outcome.FINISHED, b"hello\n")
+    assert talk.candidate.outcome is not Outcome.INFRA
+
+
+def test_a_candidate_that_ends_leaves_the_tests_end_of_file(sandbox: Sandbox) -> None:
+    tests = "import os\nos.write(5, repr(os.read(3, 100)).encode())"
+    for candidate in (
+        "pass",
+        "1 / 0",
+        "import os; os._exit(0)",
+        "import os; os.close(3); os.close(4)",
+        "while True: pass",
+    ):
+        talk = sandbox.converse(candidate, tests)
+        assert (talk.verdict, talk.tests.outcome) == (b"b''", Outcome.FINISHED), candidate
+
+
+def test_tests_that_end_take_the_candidate_along(sandbox: Sandbox) -> None:
+    talk = sandbox.converse("import time; time.sleep(600)", "import os; os.write(5, b'done')")
+    assert talk.verdict == b"done"
+    assert talk.candidate.wall_seconds < 10
+    assert talk.candidate.reason == "stopped when the tests had ended"
+
+
+def test_a_candidate_has_no_verdict_pipe_and_its_noise_is_dropped(sandbox: Sandbox) -> None:
+    candidate = """
+import os
+for fd in range(5, 4096):
+    try: os.write(fd, b'forged')
+    except OSError: pass
+os.write(1, b'x' * 3_000_000)
+os.write(4, b'y')
+"""
+    tests = "import os\nos.read(3, 1)\nos.write(5, b'true')\nos.read(3, 1)"
+    talk = sandbox.converse(candidate, tests)
+    assert talk.verdict == b"true"
+    assert talk.candidate.outcome in (Outcome.FINISHED, Outcome.ERROR)  # ended, or stopped while it was ending
+    assert len(talk.candidate.stdout) == 1 << 20
+
+
+def test_preloads_and_modules(tmp_path, strongest: Sandbox) -> None:  # type: ignore[no-untyped-def]
+    first, second = tmp_path / "a.py", tmp_path / "b.py"
+    first.write_text("def twice(x): return 2 * x")
+    second.write_text("from pkg.first import twice\nnumber = twice(21)")
+    with Sandbox(
+        strongest.backend, workers=1, preload=("numpy",), modules={"pkg.first": str(first), "second": str(second)}
+    ) as box:
+        result = box.run(
+            "import second, numpy, sys\nprint(second.number, numpy.arange(3).sum(), 'numpy' in sys.modules)"
+        )
+    assert result.stdout == b"42 3 True\n"
+
+
+def test_installed_packages_can_be_imported_without_preload(strongest: Sandbox) -> None:
+    assert strongest.run("import numpy\nprint(numpy.ones(3).sum())").stdout == b"3.0\n"
+
+
+def test_many_threads_share_a_sandbox(strongest: Sandbox) -> None:
+    wrong: list[object] = []
+
+    def work(n: int) -> None:
+        for i in range(10):
+            result = strongest.run("print(int(input()) + 1)", f"{n * 100 + i}".encode())
+            if result.stdout != f"{n * 100 + i + 1}\n".encode():
+                wrong.append(result)
+
+    threads = [threading.Thread(target=work, args=(n,)) for n in range(12)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert wrong == []
+
+
+def test_limits_are_checked() -> None:
+    with pytest.raises(ValueError, match="cpu_seconds"):
+        Limits(cpu_seconds=0)
+    with pytest.raises(ValueError, match="wall_seconds"):
+        Limits(wall_seconds=-1)
+    assert Limits(cpu_seconds=2).wall == 20
+    assert sys.version_info >= (3, 11)
