@@ -306,6 +306,7 @@ def run() -> None:
     """Run the test code of the payload against the candidate and write the verdict."""
     payload = json.loads(read_all(0))
     quiet_stdout()
+    _strict_numpy()
     link = Link(Channel.inherited())
     ruling, reason = _judge(link, payload)
     verdict = {"nonce": payload["nonce"], "ruling": ruling, "reason": reason[:600], "calls": link.calls}
@@ -334,6 +335,24 @@ def _judge(link: Link, payload: dict[str, Any]) -> tuple[str, str]:
     if link.calls == 0:
         return "unsupported", "the tests never called the program"
     return "pass", f"all tests passed ({link.calls} calls)"
+
+
+def _strict_numpy() -> None:
+    """Let no empty array be close to a value: NumPy broadcasts it, compares nothing, and calls the result true.
+
+    EvalPlus's own check pays a function that returns [] so, wherever it has a tolerance.
+    """
+    np: Any = sys.modules.get("numpy")
+    if np is None:
+        return
+
+    def strict(original: Any) -> Any:
+        def compare(a: Any, b: Any, *args: Any, **kwargs: Any) -> Any:
+            return original(a, b, *args, **kwargs) if (np.size(a) == 0) == (np.size(b) == 0) else False
+
+        return compare
+
+    np.allclose, np.isclose = strict(np.allclose), strict(np.isclose)
 
 
 def _tests_module(link: Link, payload: dict[str, Any]) -> types.ModuleType:
