@@ -18,11 +18,12 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from tossup.curriculum.ledger import scan_ledger
+from tossup.curriculum.ledger import scan_ledger, scan_texts
 from tossup.curriculum.pool import Pool, read_pool
 from tossup.engine import checkpoint
 from tossup.engine.arithmetic import recipe_path
 from tossup.engine.config import TrainConfig, load
+from tossup.engine.policy import load as load_policy
 from tossup.engine.train import train
 from tossup.records import Problem, TossupError
 
@@ -216,6 +217,26 @@ def test_a_pool_with_nothing_to_learn_ends_with_the_reason(
     assert summary["wasted_share"] == 1
     assert summary["steps"] < 500
     assert train(small, Silent())["ended_by"] == summary["ended_by"]
+
+
+def test_a_model_that_says_nothing_ends_with_the_reason(tmp_path: Path) -> None:
+    """Two special end tokens with huge opposite embeddings: whatever the hidden state, one of them is certain."""
+    policy = load_policy("builtin:arithmetic")
+    ends = [policy.tokenizer.eos_token_id, policy.tokenizer.pad_token_id]
+    with torch.no_grad():
+        head = policy.model.get_output_embeddings().weight
+        head[ends[0]] = 1e4
+        head[ends[1]] = -1e4
+    policy.model.generation_config.eos_token_id = ends
+    policy.model.save_pretrained(tmp_path / "mute")
+    policy.tokenizer.save_pretrained(tmp_path / "mute")
+    run = tmp_path / "run"
+    mute = config(run, model=str(tmp_path / "mute"), steps=500, curriculum__patience=20, save_text=True)
+    summary = train(mute, Silent())
+    assert summary["ended_by"] == "nothing left to learn: all impossible"
+    assert summary["accuracy_after"] == 0
+    assert summary["tokens_generated"] == rows(run).height  # one end token an answer
+    assert scan_texts(run / "ledger").collect()["text"].unique().to_list() == [""]
 
 
 def always_right(problem: Problem, response: str) -> bool:
