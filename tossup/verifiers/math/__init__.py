@@ -10,13 +10,13 @@ from functools import lru_cache
 
 from tossup.records import Problem, Verdict, correct, undecided, wrong
 from tossup.verifiers.math import exact, words
+from tossup.verifiers.math.announced import Found, Missing
 from tossup.verifiers.math.equivalence import compare
-from tossup.verifiers.math.extract import Found, Missing, find
-from tossup.verifiers.math.grammar import parse
+from tossup.verifiers.math.extract import find
 from tossup.verifiers.math.limits import Oversized, Unreadable
+from tossup.verifiers.math.reading import parse
 from tossup.verifiers.math.tree import SCALARS, Group, Node, Num, Text
 from tossup.verifiers.workers import Workers
-
 
 SLOW_SECONDS = 1.0
 """CPU seconds for one comparison in a worker process; more is UNDECIDED with the reason `timeout`."""
@@ -64,7 +64,12 @@ def _undelimited(text: str) -> str:
     if text.startswith("\\boxed{") and text.endswith("}"):
         text = text[7:-1].strip()
     for mark in ("**", "`", '"', "$"):
-        if text.startswith(mark) and text.endswith(mark) and len(text) > 2 * len(mark) and mark not in text[len(mark) : -len(mark)]:
+        if (
+            text.startswith(mark)
+            and text.endswith(mark)
+            and len(text) > 2 * len(mark)
+            and mark not in text[len(mark) : -len(mark)]
+        ):
             text = text[len(mark) : -len(mark)].strip()
     return text
 
@@ -98,7 +103,10 @@ def _plain(value: Fraction, gold: Reference, found: Found) -> Verdict:
     """Two plain numbers."""
     if value == gold.plain:
         return correct(f"{found.how}: {found.text} equals the reference", found.text)
-    if max(exact.significant_digits(found.text), exact.significant_digits(gold.text)) >= 12 or value.denominator >= 1 << 40:
+    if (
+        max(exact.significant_digits(found.text), exact.significant_digits(gold.text)) >= 12
+        or value.denominator >= 1 << 40
+    ):
         return _answer(found, gold)
     return wrong(f"{found.how}: {_short(found.text)} is not the reference", found.text)
 
@@ -137,7 +145,11 @@ def _one(text: str, gold: Reference, how: str) -> Verdict:
     if gold.option is not None:
         letter = words.option(text)
         if letter is not None or gold.node is None or isinstance(gold.node, Text):
-            return correct(f"{how}: option {letter}", text) if letter == gold.option else wrong(f"{how}: another option", text)
+            return (
+                correct(f"{how}: option {letter}", text)
+                if letter == gold.option
+                else wrong(f"{how}: another option", text)
+            )
     if (gold.words or gold.node is None or isinstance(gold.node, Text)) and words.same_words(gold.text, text):
         return correct(f"{how}: the words of the reference", text)
     if gold.node is None:
@@ -192,7 +204,14 @@ _SPACES = re.compile(r"(?<![A-Za-z0-9])\s+|\s+(?![A-Za-z0-9])")
 
 def _squeezed(text: str) -> str:
     """The text without spaces, `\\left`, `\\right` and the `d` of `\\dfrac`."""
-    for mark, instead in (("\\left", ""), ("\\right", ""), ("\\dfrac", "\\frac"), ("\\tfrac", "\\frac"), ("\\,", ""), ("\\!", "")):
+    for mark, instead in (
+        ("\\left", ""),
+        ("\\right", ""),
+        ("\\dfrac", "\\frac"),
+        ("\\tfrac", "\\frac"),
+        ("\\,", ""),
+        ("\\!", ""),
+    ):
         text = text.replace(mark, instead)
     return _SPACES.sub("", text).rstrip(".")
 

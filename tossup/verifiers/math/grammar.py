@@ -14,18 +14,17 @@ reaches Python: an identifier is a letter, a known function, or unreadable.
 
 from __future__ import annotations
 
-import re
 from fractions import Fraction
 
 from tossup.verifiers.math import atoms
-from tossup.verifiers.math.lexer import END, Token, clean, tokenize
-from tossup.verifiers.math.limits import MAX_DEPTH, MAX_ITEMS, Oversized, Unreadable
-from tossup.verifiers.math.words import SCALES
+from tossup.verifiers.math.cursor import Cursor
+from tossup.verifiers.math.lexer import END, Token
+from tossup.verifiers.math.limits import MAX_ITEMS, Oversized, Unreadable
+from tossup.verifiers.math.operators import STARTS
 from tossup.verifiers.math.tree import (
     MINUS_ONE,
     ZERO,
     Add,
-    Based,
     Chain,
     Fn,
     Group,
@@ -44,6 +43,7 @@ from tossup.verifiers.math.tree import (
     divide,
     negate,
 )
+from tossup.verifiers.math.words import SCALES
 
 _RELATIONS = {
     "=": "=", "==": "=", "<": "<", ">": ">", "<=": "<=", ">=": ">=", "le": "<=", "ge": ">=", "ne": "!=", "!=": "!=",
@@ -54,58 +54,8 @@ _STARTS = frozenset({"(", "[", "{", "\\{", "\\|"})
 _UNIT_SYMBOLS = {"%": "percent", "$": "dollar", "euro": "euro", "pounds": "gbp", "yen": "yen"}
 
 
-class Parser:
-    """One pass over the tokens of one answer."""
-
-    def __init__(self, tokens: list[Token]) -> None:
-        self.tokens = tokens
-        self.index = 0
-        self.depth = 0
-        self.bars = 0
-
-    @property
-    def token(self) -> Token:
-        """The token to be read next."""
-        return self.tokens[self.index]
-
-    @property
-    def following(self) -> Token:
-        """The token after the next."""
-        return self.tokens[self.index + 1] if self.index + 1 < len(self.tokens) else END
-
-    def take(self) -> Token:
-        """Read one token."""
-        token = self.tokens[self.index]
-        if token is not END:
-            self.index += 1
-        return token
-
-    def at(self, *values: str) -> bool:
-        """Whether the next token is one of these operators or commands."""
-        token = self.tokens[self.index]
-        return token.kind in ("op", "cmd") and token.value in values
-
-    def accept(self, *values: str) -> bool:
-        """Read the next token if it is one of these operators or commands."""
-        if self.at(*values):
-            self.index += 1
-            return True
-        return False
-
-    def expect(self, value: str) -> None:
-        """Read this operator or fail."""
-        if not self.accept(value):
-            raise Unreadable(f"expected {value!r} before {self.token.value or 'the end'!r}")
-
-    def enter(self) -> None:
-        """One level deeper."""
-        self.depth += 1
-        if self.depth > MAX_DEPTH:
-            raise Oversized(f"nested more than {MAX_DEPTH} deep")
-
-    def leave(self) -> None:
-        """One level up again."""
-        self.depth -= 1
+class Parser(Cursor):
+    """The rules of the grammar, one method each."""
 
     def answer(self) -> Node:
         """The whole text as one tree."""
@@ -120,7 +70,7 @@ class Parser:
         while self.token is not END and self.token.value in _SEPARATORS and self.token.kind != "text":
             first = _SEPARATORS[self.take().value]
             while self.token.value in _SEPARATORS and self.token.kind != "text":
-                first = _SEPARATORS[self.take().value] if first == "," else first
+                first = _stronger(first, _SEPARATORS[self.take().value])
             if self.token is END or self.at(")", "]", "}", "\\}", "rangle"):
                 break
             separator = _stronger(separator, first)
@@ -297,7 +247,11 @@ class Parser:
         elif self.token.kind == "num" and self.following == Token("op", "/"):
             top, bottom = self.take(), self.tokens[self.index + 1]
             self.index += 2
-            if bottom.kind != "num" or not (top.value.isdigit() and bottom.value.isdigit()) or int(top.value) >= int(bottom.value):
+            if (
+                bottom.kind != "num"
+                or not (top.value.isdigit() and bottom.value.isdigit())
+                or int(top.value) >= int(bottom.value)
+            ):
                 raise Unreadable("two numbers side by side")
             return Num(node.value + Fraction(int(top.value), int(bottom.value)))
         return node
@@ -310,17 +264,21 @@ class Parser:
         if token.kind == "num":
             return self.index > 0 and self.tokens[self.index - 1] == Token("op", ")")
         if token.kind == "cmd":
-            return token.value in atoms.STARTS
+            return token.value in STARTS
         if token.kind == "op":
             if token.value == "|":
                 return self.bars == 0
             return token.value in _STARTS and not (token.value == "(" and self.following.kind == "text")
         return False
 
+    def atom(self) -> Node:
+        """One indivisible part."""
+        return atoms.atom(self)
+
     def power(self) -> Node:
         """An atom with exponents, factorials and primes."""
         self.enter()
-        node = atoms.atom(self)
+        node = self.atom()
         while True:
             if self.at("^", "**"):
                 if self.following.value == "circ" or self._degree_in_braces():
@@ -360,7 +318,7 @@ class Parser:
             node = negate(self.exponent())
         else:
             self.accept("+")
-            node = atoms.atom(self)
+            node = self.atom()
             if self.at("^", "**"):
                 self.take()
                 node = Pow(node, self.exponent())
@@ -378,14 +336,16 @@ class Parser:
             self.tokens[self.index] = Token("num", value[1:])
             node = Num(Fraction(int(value[0])))
         else:
-            node = atoms.atom(self)
+            node = self.atom()
         self.leave()
         return node
 
 
 def _times(left: Node, right: Node) -> Node:
     """A product without needless nesting."""
-    if isinstance(left, (Group, Matrix, Chain, Union, Text, Quantity)) or isinstance(right, (Group, Chain, Union, Text, Quantity)):
+    if isinstance(left, (Group, Matrix, Chain, Union, Text, Quantity)) or isinstance(
+        right, (Group, Chain, Union, Text, Quantity)
+    ):
         raise Unreadable("a product of things that are not numbers")
     if isinstance(left, Mul) and left.items[0] is not MINUS_ONE:
         return Mul((*left.items, right))
@@ -395,7 +355,9 @@ def _times(left: Node, right: Node) -> Node:
 def _proper(node: Node) -> Fraction | None:
     """The value of a fraction of two written natural numbers."""
     match node:
-        case Mul((Num(top, None), Pow(Num(bottom, None), exponent))) if exponent is MINUS_ONE and bottom > 0 and top >= 0:
+        case Mul((Num(top, None), Pow(Num(bottom, None), exponent))) if (
+            exponent is MINUS_ONE and bottom > 0 and top >= 0
+        ):
             return top / bottom
     return None
 
@@ -411,47 +373,3 @@ def _stronger(old: str, new: str) -> str:
     """How a list of mixed separators counts: `or` and `and` over semicolons over commas."""
     order = ("", ",", ";", "and", "or")
     return max(old, new, key=order.index)
-
-
-def parse(text: str) -> Node:
-    """The tree of a final answer.
-
-    Raises:
-        Unreadable: the text is no answer that we can read.
-        Oversized: the text is over a structural limit.
-    """
-    if (numeral := _NUMERAL.fullmatch(text.strip())) and int(numeral[2]) > 10:
-        return _numeral(numeral[1], int(numeral[2]))
-    tokens = tokenize(clean(_parts(text)))
-    while len(tokens) > 1 and tokens[-2].kind == "op" and tokens[-2].value in (".", ",", ";", ":", "?", "\\\\"):
-        del tokens[-2]
-    if len(tokens) == 1:
-        raise Unreadable("nothing there")
-    return Parser(tokens).answer()
-
-
-_NUMERAL = re.compile(r"([0-9A-Z]{1,200})_\{?(\d\d)\}?", re.ASCII)
-
-
-def _numeral(digits: str, base: int) -> Node:
-    """A numeral in a base beyond ten, such as `BEE_{16}`."""
-    if base > 36 or any(int(digit, 36) >= base for digit in digits):
-        raise Unreadable(f"a digit that base {base} lacks")
-    return Based(Fraction(int(digits, base)), base)
-
-
-_PART = re.compile(r"(?:\A|[\s,;}]|\\\\)\s*(?:\\(?:text|textbf|mathrm)\{\s*)?\(([a-h]|i{1,3}|iv|v)\)\s*\}?\s*(?=\S)")
-
-
-def _parts(text: str) -> str:
-    """`(a) 5 (b) 6` with its labels as names, so that each part is compared with its own."""
-    if "(a)" not in text and "(i)" not in text:
-        return text
-    labels = list(_PART.finditer(text))
-    if len(labels) < 2 or labels[0].start() > 0 or [m[1] for m in labels[:2]] not in (["a", "b"], ["i", "ii"]):
-        return text
-    pieces = [text[m.end() : n.start()] for m, n in zip(labels, labels[1:], strict=False)] + [text[labels[-1].end() :]]
-    return ", ".join(f"\\text{{part {m[1]}}} = {piece.strip(' ,;')}" for m, piece in zip(labels, pieces, strict=True))
-
-
-__all__ = ["Parser", "parse"]

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from tossup.verifiers.math.limits import MAX_ANSWER_CHARS, MAX_DIGITS, MAX_TOKENS, Oversized, Unreadable
 from tossup.verifiers.math.units import is_unit_word
+from tossup.verifiers.math.words import names
 
 
 class Token(NamedTuple):
@@ -65,36 +66,39 @@ _TOKEN = re.compile(
 _GROUPED = re.compile(r"\d{1,3}(?:(?:,\d{3})+|(?:(?: |\\,|\\ |\\;|~)\d{3})+)(?:\.\d+)?(?![\d]|[,.]\d)", re.ASCII)
 _EUROPEAN = re.compile(r"(\d{1,3}(?:\.\d{3})+),(\d+)(?![\d.,])|(\d{1,3}(?:\.\d{3}){2,})(?![\d.,])", re.ASCII)
 
-FUNCTIONS = frozenset(
+FUNCTIONS = names(
     "sin cos tan cot sec csc arcsin arccos arctan arccot asin acos atan sinh cosh tanh coth sech csch arcsinh arccosh"
-    " arctanh asinh acosh atanh ln log lg exp sqrt cbrt abs".split()
+    " arctanh asinh acosh atanh ln log lg exp sqrt cbrt abs"
 )
-OPERATORS = frozenset("sum prod int iint iiint oint lim det gcd lcm max min sup inf arg deg dim ker Pr limsup liminf".split())
-GREEK = frozenset(
+OPERATORS = names("sum prod int iint iiint oint lim det gcd lcm max min sup inf arg deg dim ker Pr limsup liminf")
+GREEK = names(
     "alpha beta gamma delta epsilon varepsilon zeta eta theta vartheta iota kappa lambda mu nu xi rho varrho sigma tau"
     " upsilon phi varphi chi psi omega Gamma Delta Theta Lambda Xi Sigma Upsilon Phi Psi Omega"
-    " infty pi".split()
+    " infty pi"
 )
-SYMBOLS = GREEK | frozenset("hbar ell Re Im aleph odot partial nabla angle triangle prime square star dagger perp".split())
-_NOTHING = frozenset(
+SYMBOLS = GREEK | names("hbar ell Re Im aleph odot partial nabla angle triangle prime square star dagger perp")
+_NOTHING = names(
     "left right big Big bigg Bigg bigl bigr Bigl Bigr biggl biggr displaystyle textstyle scriptstyle limits nolimits quad"
-    " qquad enspace thinspace rm bf it cal nonumber notag middle hfill newline small large Large boldsymbol bm".split()
+    " qquad enspace thinspace rm bf it cal nonumber notag middle hfill newline small large Large boldsymbol bm"
 )
 _SAME = {
     "dfrac": "frac", "tfrac": "frac", "cfrac": "frac", "dbinom": "binom", "tbinom": "binom", "choose": "choose",
     "leq": "le", "leqslant": "le", "geq": "ge", "geqslant": "ge", "neq": "ne", "times": "cdot", "ast": "cdot",
     "div": "/", "lvert": "|", "rvert": "|", "vert": "|", "mid": "|", "colon": ":", "lbrace": "\\{", "rbrace": "\\}",
-    "lbrack": "[", "rbrack": "]", "lparen": "(", "rparen": ")", "degree": "circ", "varnothing": "emptyset", "lt": "<", "gt": ">",
+    "lbrack": "[", "rbrack": "]", "lparen": "(", "rparen": ")", "degree": "circ", "varnothing": "emptyset",
+    "lt": "<", "gt": ">",
     "lor": "or", "vee": "or", "land": "and", "wedge": "and", "simeq": "approx", "cong": "approx", "doteq": "approx",
-    "backslash": "setminus", "bar": "overline", "fbox": "boxed", "infin": "infty", "dots": "...", "ldots": "...", "cdots": "...", "dotsc": "...",
-    "Vert": "\\|", "lVert": "\\|", "rVert": "\\|", "implies": "to", "Rightarrow": "to", "rightarrow": "to", "longrightarrow": "to",
+    "backslash": "setminus", "bar": "overline", "fbox": "boxed", "infin": "infty", "dots": "...", "ldots": "...",
+    "cdots": "...", "dotsc": "...",
+    "Vert": "\\|", "lVert": "\\|", "rVert": "\\|", "implies": "to", "Rightarrow": "to", "rightarrow": "to",
+    "longrightarrow": "to",
     "notin": "notin", "R": "RR",
 }  # fmt: skip
-_TEXT_COMMANDS = frozenset(
+_TEXT_COMMANDS = names(
     "text textbf textit textrm textnormal textsf texttt mbox hbox mathrm mathbf mathit mathsf mathbb mathcal operatorname"
-    " emph underline vec overrightarrow hat boldsymbol bm mathtt mathfrak".split()
+    " emph underline vec overrightarrow hat boldsymbol bm mathtt mathfrak"
 )
-_WORD_COMMANDS = frozenset("text textrm textnormal mbox hbox mathrm operatorname".split())
+_WORD_COMMANDS = names("text textrm textnormal mbox hbox mathrm operatorname")
 _PLAIN_WORDS = {"pi": "pi", "infinity": "infty", "inf": "infty", "oo": "infty", "union": "cup"}
 
 
@@ -227,9 +231,12 @@ def _text(command: str, content: str, tokens: list[Token]) -> None:
         tokens.append(Token("fn", bare))
     elif command == "operatorname" and bare in OPERATORS:
         tokens.append(Token("cmd", bare))
-    elif not any(c.isalpha() for c in bare) or "\\" in bare or command in ("vec", "overrightarrow", "hat", "underline"):
-        tokens.extend(tokenize(clean(bare))[:-1])
-    elif bare and bare.lstrip("-$ ")[:1].isdigit() and not re.match(r"\d+(?:st|nd|rd|th)\b", bare):
+    elif (
+        not any(c.isalpha() for c in bare)
+        or "\\" in bare
+        or command in ("vec", "overrightarrow", "hat", "underline")
+        or (bare and bare.lstrip("-$ ")[:1].isdigit() and not re.match(r"\d+(?:st|nd|rd|th)\b", bare))
+    ):
         tokens.extend(tokenize(clean(bare))[:-1])
     elif bare:
         tokens.append(Token("text", bare))
@@ -251,9 +258,9 @@ def _word(word: str, tokens: list[Token]) -> None:
         tokens.append(Token("cmd", lower))
     elif lower in ("am", "pm") and tokens and tokens[-1].kind == "num":
         tokens.append(Token("text", lower))
-    elif tokens and tokens[-1].kind == "text" and not (word.isupper() and len(word) < 3):
-        tokens.append(Token("text", word))
-    elif after_value and is_unit_word(lower):
+    elif (tokens and tokens[-1].kind == "text" and not (word.isupper() and len(word) < 3)) or (
+        after_value and is_unit_word(lower)
+    ):
         tokens.append(Token("text", word))
     elif len(word) <= 3 or (word.isupper() and len(word) <= 6):
         tokens.extend(Token("id", letter) for letter in _split_letters(word, tokens))

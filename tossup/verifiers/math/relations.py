@@ -9,10 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from fractions import Fraction
+from itertools import pairwise
 from typing import Any
 
+from tossup.verifiers.math.evaluator import Evaluator, context
 from tossup.verifiers.math.limits import Undefined, Unreadable
-from tossup.verifiers.math.numeric import Evaluator, close, context, points, precision_for, same
+from tossup.verifiers.math.numeric import close, points, precision_for, same
+from tossup.verifiers.math.scalars import Finding
 from tossup.verifiers.math.tree import SCALARS, ZERO, Add, Chain, Node, Sym, negate, symbols
 
 MAX_DEGREE = 5
@@ -116,7 +119,7 @@ def _interpolated(ctx: Any, values: list[Any]) -> list[Any] | None:
     order = 0
     while rows:
         newton.append(rows[0] / ctx.factorial(order))
-        rows = [b - a for a, b in zip(rows, rows[1:], strict=False)]
+        rows = [b - a for a, b in pairwise(rows)]
         order += 1
     noise = largest * ctx.mpf(2) ** (80 - ctx.prec)
     while newton and abs(newton[-1]) <= noise:
@@ -154,3 +157,39 @@ class _At(Evaluator):
     def symbol(self, name: str) -> Any:
         """The computed value for its letter."""
         return self.zero if name == self.name else super().symbol(name)
+
+
+def equation(reference: Chain, answer: Chain) -> Finding:
+    """Two equations: the same up to a constant factor, or with the same zeros."""
+    ours, theirs = difference(reference), difference(answer)
+    if ours is None or theirs is None:
+        return Finding(False, "another relation")
+    if factor(ours, theirs) is not None:
+        return Finding(True, "the same equation")
+    zeros = same_zeros(ours, theirs)
+    return Finding(zeros, "the same solutions" if zeros else "another equation")
+
+
+def inequality(reference: Chain, answer: Chain) -> Finding:
+    """Chains with the same members and directions, or sides that differ by a positive factor."""
+    turned = Chain(tuple(reversed(answer.items)), tuple(TURNED.get(op, op) for op in reversed(answer.ops)))
+    for candidate in (answer, turned):
+        if candidate.ops == reference.ops and len(candidate.items) == len(reference.items):
+            pairs = zip(reference.items, candidate.items, strict=True)
+            if all(isinstance(a, SCALARS) and isinstance(b, SCALARS) and same(a, b) is True for a, b in pairs):
+                return Finding(True, "the same relation")
+            if len(candidate.ops) == 1 and _positive_factor(reference, candidate):
+                return Finding(True, "the same inequality")
+    return Finding(False, "another relation")
+
+
+def _positive_factor(reference: Chain, answer: Chain) -> bool:
+    """Whether `left - right` of the answer is a positive multiple of that of the reference."""
+    ours, theirs = difference(reference), difference(answer)
+    if ours is None or theirs is None:
+        return False
+    constant = factor(ours, theirs)
+    return constant is not None and constant > 0
+
+
+TURNED = {"<": ">", ">": "<", "<=": ">=", ">=": "<="}

@@ -10,8 +10,9 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
+from tossup.verifiers.math.evaluator import Evaluator, context
 from tossup.verifiers.math.limits import Undefined, Unreadable
-from tossup.verifiers.math.numeric import Evaluator, close, closed_value, context, precision_for
+from tossup.verifiers.math.numeric import close, closed_value, precision_for
 from tossup.verifiers.math.tree import Add, Chain, Fn, Group, Node, Sym, Union, negate, symbols
 
 
@@ -87,7 +88,7 @@ def _endpoint(node: Node) -> Any | None:
     if sign:
         return context(64).inf * sign
     value = closed_value(node)
-    if value is None or hasattr(value, "imag") and value.imag != 0:
+    if value is None or (hasattr(value, "imag") and value.imag != 0):
         return None
     return value.real if hasattr(value, "real") else value
 
@@ -203,7 +204,10 @@ def _difference(parts: list[Region]) -> Region:
     for part in parts[1:]:
         for piece in part:
             inf = context(64).inf
-            outside = [Piece(-inf, False, piece.low, not piece.low_closed), Piece(piece.high, not piece.high_closed, inf, False)]
+            outside = [
+                Piece(-inf, False, piece.low, not piece.low_closed),
+                Piece(piece.high, not piece.high_closed, inf, False),
+            ]
             result = _intersected(result, outside)
     return result
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from tossup.verifiers.math.grammar import parse
 from tossup.verifiers.math.limits import Unreadable
+from tossup.verifiers.math.reading import parse
 from tossup.verifiers.math.tree import Add, Based, Chain, Fn, Mul, Node, Num, Opaque, Pow, Sym, negate
 
 _FUNCTIONS = {"ln": "log", "arcsin": "asin", "arccos": "acos", "arctan": "atan", "arccot": "acot", "abs": "Abs"}

@@ -140,7 +140,22 @@ class Text:
 
 
 Node = (
-    Num | Sym | Add | Mul | Pow | Fn | Opaque | PlusMinus | Based | Group | Matrix | Chain | Union | Ratio | Quantity | Text
+    Num
+    | Sym
+    | Add
+    | Mul
+    | Pow
+    | Fn
+    | Opaque
+    | PlusMinus
+    | Based
+    | Group
+    | Matrix
+    | Chain
+    | Union
+    | Ratio
+    | Quantity
+    | Text
 )
 
 SCALARS = (Num, Sym, Add, Mul, Pow, Fn, Opaque, PlusMinus, Based)

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import re
 
+from tossup.verifiers.math.words import names
+
 _NAMES = {
     "mm": "mm millimeter millimetre",
     "cm": "cm cms centimeter centimetre",
@@ -63,20 +65,22 @@ _NAMES = {
 _CANONICAL = {name: unit for unit, names in _NAMES.items() for name in names.split()}
 _CANONICAL |= {name + "s": unit for name, unit in list(_CANONICAL.items()) if len(name) > 2}
 _SPEEDS = {"mi / h": "mph", "km / h": "kph", "km h^-1": "kph", "m s^-1": "m / s"}
-_FILLER = frozenset("of the a an in total per each square sq cubic cu base altogether long wide tall".split())
+_FILLER = names("of the a an in total per each square sq cubic cu base altogether long wide tall")
 _POWERS = {"square": "2", "sq": "2", "squared": "2", "cubic": "3", "cu": "3", "cubed": "3"}
 _VAGUE = frozenset({"unit", ""})
 SINGLE_LETTERS = frozenset("mgslhNJWVLACKF")
 
-_CHANGES_VALUE = frozenset(
-    "or not minus plus times more less than except nd th st rd prime mod modulo if else between least most greater about"
+_CHANGES_VALUE = names("or not minus plus times"
+    " more less than except nd th st rd prime mod modulo if else between least most greater about"
     " hundred thousand million billion dozen half twice double triple tenth hundredth factorial squared choose over divided"
     " multiplied root power to neither nor either unknown maybe wrong false without excluding approximately pick option"
-    " out percentile remainder ratio thousands millions billions dozens".split()
-) - {"squared"}  # fmt: skip
+    " out percentile remainder ratio thousands millions billions dozens") - {"squared"}  # fmt: skip
 
 
-_REMARK = re.compile(r"\((?:about|approximately|approx|roughly|exactly|rounded|i\.e|that is|in|exact)\b(?:(?!\bor\b)[^()])*\)", re.IGNORECASE)
+_REMARK = re.compile(
+    r"\((?:about|approximately|approx|roughly|exactly|rounded|i\.e|that is|in|exact)\b(?:(?!\bor\b)[^()])*\)",
+    re.IGNORECASE,
+)
 
 
 def is_unit_word(word: str) -> bool:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from fractions import Fraction
 
-from tossup.verifiers.math.limits import Undefined, Unreadable
 from tossup.verifiers.math.numeric import closed_value, same
 from tossup.verifiers.math.tree import (
     SCALARS,
@@ -60,7 +59,8 @@ def is_name(node: Node) -> bool:
             return is_name(top) and is_name(bottom)
         case Mul(items):
             return all(isinstance(item, (Sym, Opaque)) and is_name(item) for item in items) and any(
-                isinstance(item, Opaque) or (isinstance(item, Sym) and (item.name[0].isupper() or item.name in ("angle", "triangle")))
+                isinstance(item, Opaque)
+                or (isinstance(item, Sym) and (item.name[0].isupper() or item.name in ("angle", "triangle")))
                 for item in items
             )
         case Quantity(value, _):
@@ -129,8 +129,8 @@ def _consistent(chain: Chain, name: Node | None) -> Named:
     scalars = [item for item in exact if isinstance(item, SCALARS)]
     if len(scalars) != len(exact):
         return Named(chain, name) if name is None and len(exact) > 1 else Named(exact[-1], name)
-    for item in scalars[:-1]:
-        if same(item, scalars[-1]) is False:
+    for scalar in scalars[:-1]:
+        if same(scalar, scalars[-1]) is False:
             if all(_closed(each) for each in scalars):
                 raise FalseChain
             return Named(chain, name)
@@ -231,6 +231,3 @@ def members(node: Node) -> list[Node] | None:
         return None
     both = spread(node)
     return both if len(both) > 1 else None
-
-
-__all__ = ["FalseChain", "Named", "Undefined", "Unreadable", "is_name", "members", "named"]

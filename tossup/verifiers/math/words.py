@@ -4,16 +4,29 @@ from __future__ import annotations
 
 import re
 
-_ONES = (
+
+def names(text: str) -> frozenset[str]:
+    """The words of a text, for tables of names."""
+    return frozenset(text.split())
+
+
+def _ordered(text: str) -> list[str]:
+    """The words of a text in order."""
+    return text.split()
+
+
+_ONES = _ordered(
     "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen"
-    " eighteen nineteen".split()
+    " eighteen nineteen"
 )
-_TENS = "twenty thirty forty fifty sixty seventy eighty ninety".split()
+_TENS = _ordered("twenty thirty forty fifty sixty seventy eighty ninety")
 _VALUES = {word: value for value, word in enumerate(_ONES)} | {word: 10 * value for value, word in enumerate(_TENS, 2)}
 SCALES = {"thousand": 10**3, "million": 10**6, "billion": 10**9}
 _ARTICLES = frozenset({"a", "an", "the", "on", "at"})
-_MONTHS = "january february march april may june july august september october november december".split()
-_NOTHING = frozenset({"none", "no solution", "no solutions", "no real solution", "no real solutions", "does not exist", "dne"})
+_MONTHS = _ordered("january february march april may june july august september october november december")
+_NOTHING = frozenset(
+    {"none", "no solution", "no solutions", "no real solution", "no real solutions", "does not exist", "dne"}
+)
 
 _LETTER = re.compile(
     r"\s*(?:\\(?:text|textbf|textit|textrm|mathrm|mathbf|mbox|bf)\s*\{?)*\s*(?:\b(?:[Oo]ption|[Cc]hoice|[Aa]nswer)\b\s*:?\s*)?"

@@ -1,0 +1,241 @@
+"""Answers without a box: tags, hashes, announcements, and the last value of a finished response."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from tossup.verifiers.math.lexer import FUNCTIONS
+from tossup.verifiers.math.units import is_unit_word
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """An answer. `how` names the rule; `earlier` are the boxes before it that may belong to the same list."""
+
+    text: str
+    how: str
+    earlier: tuple[str, ...] = ()
+    loose: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Missing:
+    """No answer, and why."""
+
+    reason: str
+
+
+_MARK = re.compile(
+    r"\b(?:(?P<weak>solutions?|results?|roots?|zeros)|answers?|choice|option|ans)\b(?:\s{1,2}(?:to|of|for)\s[^.\n:$]{1,60})?"
+    r"\s{0,4}(?:\b(?:is|are|equals|would be|will be|should be|must be)\b|:|=)"
+    r"(?:\s{0,2}:)?(?:\s{0,2}(?:therefore|thus|then|simply)\b,?)?"
+    r"|(?:\A|\n)[ \t]{0,8}A[ \t]{0,2}:|\*\*\s{0,2}(?:final\s)?answer\s{0,2}:?\s{0,2}\*\*\s{0,2}:?"
+    r"|(?:\A|\n)[# ]{0,8}final answer[ \t]{0,8}\n|\banswer\s{1,4}(?=\\\[|\\\(|\$)"
+    r"|答案(?:是|为|：|:)",
+    re.IGNORECASE,
+)
+
+
+_NEGATED = re.compile(
+    r"\b(?:not|false|wrong|untrue|incorrect|whether|if|cannot|can't|unsure|doubt|unlikely|suppose|assume)\b(?:\s+\w+){0,4}\s*\Z",
+    re.IGNORECASE,
+)
+
+
+_JSON = re.compile(r'"(?:final_)?answer"\s*:\s*(?:"([^"\n]*)"|([-\d.]+))')
+
+
+_HEDGE = re.compile(
+    r"\b(?:either|one of|could be|might be|may be|perhaps|maybe|possibly|any of|some of|anything|except|not|false|twice"
+    r"|half|double|triple|greater|less|more|fewer|larger|smaller|close|near|nearly|almost|between|around|at least"
+    r"|at most|minus|unknown|unclear|undetermined|cannot|can't|don't)\b",
+    re.IGNORECASE,
+)
+
+
+_MATH = re.compile(r"\$\$(.+?)\$\$|\\\[(.+?)\\\]|\\\((.+?)\\\)|(?<!\\)\$([^$\n]+?)(?<!\\)\$", re.DOTALL)
+
+
+_NUMBER = re.compile(
+    r"[-+−]?(?:(?<![\w.])[$€£])?(?<![\w])[-+]?(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?(?:\s*/\s*\d+(?![\d/]))?(?:\s?(?:%|percent))?"
+)
+
+
+_WORD = re.compile(r"(?<![\\A-Za-z])[A-Za-z]{2,}")
+
+
+_LABEL = re.compile(
+    r"\b(?:equation|eq|figure|fig|step|problem|question|exercise|example|theorem|lemma|page|part|case|section|table|line|option"
+    r"|chapter|method|formula|item|note|number)s?\.?\s*\(?\s*\Z",
+    re.IGNORECASE,
+)
+
+
+_SENTENCE = re.compile(r"\.(?=\s+[A-Z\\(\[*]|\s*\Z)|\n\s*\n")
+
+
+_CHOICE_RIGHT = re.compile(
+    r"\b(?:option|choice|answer)\s*\(?([A-J])\)?\s+is\s+(?:the\s+)?(?:correct|right|best|answer)\b[^.\n]*[.!]?\s*\Z"
+)
+
+
+_CHOICE_TAIL = re.compile(r"\b(?:it(?:'s| is)|is|choose|option|pick)\s*\(?\*{0,2}([A-J])\)?\*{0,2}\s*[.!]?\s*\Z")
+
+
+def tagged(tail: str) -> Found | Missing | None:
+    """An answer between answer tags, after four hashes, or in a JSON object."""
+    end = tail.rfind("</answer>")
+    start = tail.rfind("<answer>", 0, end if end >= 0 else len(tail))
+    if start >= 0:
+        inner = tail[start + 8 : end if end > start else len(tail)]
+        return marked(inner) or Found(_unwrap(inner), "answer tag")
+    start = tail.rfind("####")
+    if start >= 0:
+        return Found(_unwrap(tail[start + 4 :].lstrip(": ").split("\n", 1)[0]), "####")
+    fields = list(_JSON.finditer(tail)) if '"' in tail else []
+    return Found(fields[-1][1] or fields[-1][2] or "", "answer field") if fields else None
+
+
+def marked(tail: str) -> Found | Missing | None:
+    """An answer that the response announces."""
+    marks = list(_MARK.finditer(tail))
+    if not marks:
+        return None
+    mark = marks[-1]
+    before = tail[max(0, mark.start() - 60) : mark.start()]
+    if _NEGATED.search(before):
+        return Missing("a negated answer")
+    rest = tail[mark.end() :].lstrip(" \n*:")
+    clause = _clause(rest)
+    if mark["weak"] and re.search(r"\d", rest[len(clause) :]):
+        return None  # a result on the way, since more figures follow
+    if not clause:
+        return Missing("no answer where one is announced")
+    return _from_clause(clause)
+
+
+def _clause(rest: str) -> str:
+    """The sentence at the start of `rest`."""
+    if rest.startswith(("$$", "\\[")):
+        math = _MATH.match(rest)
+        if math:
+            return math.group()
+    line = rest.split("\n\n", 1)[0][:600]
+    end = _SENTENCE.search(_masked(line))
+    return (line[: end.start()] if end else line).strip()
+
+
+def _masked(line: str) -> str:
+    """The line with its inline mathematics blanked, so that no sentence ends inside it."""
+    return _MATH.sub(lambda m: "x" * len(m.group()), line)
+
+
+def _from_clause(clause: str) -> Found | Missing:
+    """The answer in an announcing clause: mathematics, a value at its start, or its last number."""
+    masked = _masked(clause)
+    if re.search(r"\bor\b", masked) and re.search(r"\d.*\bor\b.*\d", clause):
+        return Found(_unwrap(clause), "announced")  # a choice, unless both say the same
+    head = re.split(r",\s+(?:not|which|since|because|as|so|but|it)\b|\s+(?:because|since)\s", clause, maxsplit=1)[0]
+    if _HEDGE.search(_masked(head)):
+        return Missing("a hedged or negated answer")
+    spans = list(_MATH.finditer(head))
+    if len(spans) > 1 and re.fullmatch(r"[\s,.]*(?:and)?[\s,]*", _between(head, spans)):
+        return Found(", ".join(_inner(span) for span in spans), "announced")
+    last = _last_value(head)
+    if last is None or last == _unwrap(head):
+        return Found(_unwrap(head), "announced")
+    if spans:
+        return Found(last, "announced", loose=(_unwrap(head),))
+    return Found(_unwrap(head), "announced", loose=(last,))
+
+
+def _bare_answer(text: str) -> bool:
+    """Whether a short response is an answer and nothing else: mathematics, a value with its unit, or one word."""
+    found = _WORD.findall(text)
+    if all(word in FUNCTIONS or word in ("pi", "and", "or") or is_unit_word(word.lower()) for word in found):
+        return True
+    return len(found) == 1 and (text == found[0] or text[0] in "-$0123456789\\(")
+
+
+def _last_value(line: str) -> str | None:
+    """The last mathematics or number of a line, with a percent or degree sign after it."""
+    spans, numbers = list(_MATH.finditer(line)), list(_NUMBER.finditer(_masked(line)))
+    if spans and (not numbers or spans[-1].end() >= numbers[-1].start()):
+        after = re.match(r"\s*(?:%|percent\b|°)", line[spans[-1].end() :])
+        return _inner(spans[-1]) + (after.group().strip() if after else "")
+    if not numbers or _LABEL.search(line[: numbers[-1].start()]):
+        return None
+    return numbers[-1].group().strip().rstrip(",")
+
+
+def _between(text: str, spans: list[re.Match[str]]) -> str:
+    """All that stands around and between the spans."""
+    pieces, position = [], 0
+    for span in spans:
+        pieces.append(text[position : span.start()])
+        position = span.end()
+    return " ".join([*pieces, text[position:]])
+
+
+def _inner(span: re.Match[str]) -> str:
+    """The mathematics without its delimiters."""
+    return next(group for group in span.groups() if group is not None).strip()
+
+
+def last(tail: str, choice: bool) -> Found | Missing:
+    """The last value of a response that says nowhere what its answer is."""
+    text = re.sub(r"\s{1,2}(?:is|as) (?:the|our|my) (?:final |correct )?answer[.!]?\Z", "", tail.rstrip())
+    bold = re.search(r"\*\*([^*\n]{1,80})\*\*[\s.!]*\Z", text)
+    if bold and not choice and not _HEDGE.search(bold[1]):
+        return Found(_unwrap(bold[1]), "last bold")
+    if len(text) < 80 and "\n" not in text:
+        bare = _unwrap(text)
+        if _bare_answer(bare):
+            return Found(bare, "the whole response")
+    if choice:
+        match = (
+            _CHOICE_RIGHT.search(text)
+            or _CHOICE_TAIL.search(text)
+            or re.match(r"\(?([A-J])[.)](?=\s)", text)
+            or re.fullmatch(r"\*\*\(?([A-J])\)?\*\*", text)
+        )
+        return Found(match[1], "chosen option") if match else Missing("no option is chosen")
+    if _breaks_off(text):
+        return Missing("truncated")
+    line = text.rsplit("\n", 1)[-1] if len(text.rsplit("\n", 1)[-1]) > 2 else text[-300:]
+    if _HEDGE.search(_masked(line)) and not re.search(r"\bis not\b.*\bis\b|\bnot\b.*\b(?:it's|which is)\b", line):
+        return Missing("no final answer")
+    bracketed = list(re.finditer(r"(?<!\\)\[([^\[\]]{1,80})\](?=\s*\.?\s*\Z)", line))
+    if bracketed:
+        return Found(bracketed[-1][1].strip("$ "), "last bracket")
+    value = _last_value(line)
+    if value is None:
+        return Missing("no final answer")
+    after = line[line.rindex(value.split()[-1].rstrip("%")) :]
+    if text[-1] not in ".!?)]}$*" and len(after.split()) > 4:
+        return Missing("truncated")
+    return Found(value, "last value")
+
+
+def _breaks_off(text: str) -> bool:
+    """Whether the response stops in the middle: no closing mark at its end, or mathematics left open."""
+    unfinished = (
+        text.count("$$") % 2 or text.count("\\[") > text.count("\\]") or text.count("\\begin{") > text.count("\\end{")
+    )
+    if unfinished or (text.count("$") % 2 and not re.search(r"\d\$\Z|\$\d[^$]*\Z", text)):
+        return True
+    return len(text) > 400 and text[-1] not in ".!$)]}*%°\"'`>?" and not text[-1].isdigit()
+
+
+def _unwrap(text: str) -> str:
+    """The answer without markdown, quotes, dollar delimiters and closing punctuation."""
+    text = text.strip().strip("*_`").strip()
+    if len(text) > 1 and text[0] == text[-1] and text[0] in "\"'":
+        text = text[1:-1]
+    for opening, closing in (("$$", "$$"), ("\\[", "\\]"), ("\\(", "\\)"), ("$", "$")):
+        if text.startswith(opening) and text.endswith(closing) and len(text) > len(opening) * 2:
+            inner = text[len(opening) : -len(closing)]
+            if opening not in inner:
+                return inner.strip()
+    return text.strip().rstrip(".").strip()

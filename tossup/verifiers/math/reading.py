@@ -1,0 +1,53 @@
+"""Text -> tree: what has to be known of an answer as a whole before its tokens are parsed."""
+
+from __future__ import annotations
+
+import re
+from fractions import Fraction
+from itertools import pairwise
+
+from tossup.verifiers.math.grammar import Parser
+from tossup.verifiers.math.lexer import clean, tokenize
+from tossup.verifiers.math.limits import Unreadable
+from tossup.verifiers.math.tree import Based, Node
+
+
+def parse(text: str) -> Node:
+    """The tree of a final answer.
+
+    Raises:
+        Unreadable: the text is no answer that we can read.
+        Oversized: the text is over a structural limit.
+    """
+    if (numeral := _NUMERAL.fullmatch(text.strip())) and int(numeral[2]) > 10:
+        return _numeral(numeral[1], int(numeral[2]))
+    tokens = tokenize(clean(_parts(text)))
+    while len(tokens) > 1 and tokens[-2].kind == "op" and tokens[-2].value in (".", ",", ";", ":", "?", "\\\\"):
+        del tokens[-2]
+    if len(tokens) == 1:
+        raise Unreadable("nothing there")
+    return Parser(tokens).answer()
+
+
+_NUMERAL = re.compile(r"([0-9A-Z]{1,200})_\{?(\d\d)\}?", re.ASCII)
+
+
+def _numeral(digits: str, base: int) -> Node:
+    """A numeral in a base beyond ten, such as `BEE_{16}`."""
+    if base > 36 or any(int(digit, 36) >= base for digit in digits):
+        raise Unreadable(f"a digit that base {base} lacks")
+    return Based(Fraction(int(digits, base)), base)
+
+
+_PART = re.compile(r"(?:\A|[\s,;}]|\\\\)\s*(?:\\(?:text|textbf|mathrm)\{\s*)?\(([a-h]|i{1,3}|iv|v)\)\s*\}?\s*(?=\S)")
+
+
+def _parts(text: str) -> str:
+    """`(a) 5 (b) 6` with its labels as names, so that each part is compared with its own."""
+    if "(a)" not in text and "(i)" not in text:
+        return text
+    labels = list(_PART.finditer(text))
+    if len(labels) < 2 or labels[0].start() > 0 or [m[1] for m in labels[:2]] not in (["a", "b"], ["i", "ii"]):
+        return text
+    pieces = [text[m.end() : n.start()] for m, n in pairwise(labels)] + [text[labels[-1].end() :]]
+    return ", ".join(f"\\text{{part {m[1]}}} = {piece.strip(' ,;')}" for m, piece in zip(labels, pieces, strict=True))
