@@ -110,8 +110,8 @@ def test_a_job_that_sleeps_runs_into_the_wall_limit():
 
 
 def test_waiting_for_a_worker_is_not_the_job_s_time():
-    with Workers("builtins:eval", size=1, timeout_s=5, wall_s=1.5) as pool:
-        replies = pool.map([[SLEEP.format(0.5)]] * 5)
+    with Workers("builtins:eval", size=1, timeout_s=5, wall_s=4) as pool:
+        replies = pool.map([[SLEEP.format(0.9)]] * 5)
         assert [r.outcome for r in replies] == [Outcome.DONE] * 5
 
 
