@@ -13,6 +13,14 @@ PROGRAMS: dict[str, tuple[str, bytes, bytes]] = {
     "input and print": ("a, b = map(int, input().split())\nprint(a + b)", b"2 3\n", b"5\n"),
     "sys.stdin": ("import sys\nprint(sum(int(x) for x in sys.stdin))", b"1\n2\n3\n", b"6\n"),
     "sys.stdin.buffer": ("import sys\nprint(len(sys.stdin.buffer.read()))", b"\xff" * 100_000, b"100000\n"),
+    "the streams' attributes": (
+        "import sys\nfor s in (sys.stdin, sys.stdout, sys.stderr):\n"
+        "    print(s.name, s.mode, s.buffer.name, s.buffer.raw.mode, s.fileno(), s.encoding, s.isatty(), end=' ')\n"
+        "    print(s is vars(sys)[f'__{s.name[1:-1]}__'])",
+        b"",
+        b"<stdin> r <stdin> rb 0 utf-8 False True\n<stdout> w <stdout> wb 1 utf-8 False True\n"
+        b"<stderr> w <stderr> wb 2 utf-8 False True\n",
+    ),
     "open(0)": ("print(open(0).read().split())", b"x y", b"['x', 'y']\n"),
     "os.read and os.write": ("import os\nos.write(1, os.read(0, 100))", b"raw", b"raw"),
     "end of input": ("try:\n    input()\nexcept EOFError:\n    print('end')", b"", b"end\n"),

@@ -76,7 +76,6 @@ def enter(jail: Jail, job: Job) -> tuple[bytes, int]:
     if jail.namespaces:
         namespaces.fresh_tmp(job.file_bytes)
     source = os.pread(job.fds[0], os.fstat(job.fds[0]).st_size, 0)
-    code_fd = arrange_descriptors(job, jail.landlock)
     limit_resources(job)
     kernel.drop_privileges()
     kernel.die_with_parent()
@@ -84,22 +83,22 @@ def enter(jail: Jail, job: Job) -> tuple[bytes, int]:
         raise OSError(f"the zygote {jail.parent} has gone")
     if jail.landlock is not None:
         kernel.landlock_restrict(jail.landlock)
-        os.close(jail.landlock)
+    code_fd = arrange_descriptors(job)
     if jail.seccomp is not None:
         kernel.load_seccomp(seccomp.for_process(jail.seccomp, os.getpid()))
     return source, code_fd
 
 
-def arrange_descriptors(job: Job, keep: int | None) -> int:
-    """Put the job's pipes at 0, 1, 2, 3... and close all others, but for the compiled code's and Landlock's."""
+def arrange_descriptors(job: Job) -> int:
+    """Put the job's pipes at 0, 1, 2, 3... and close all others, but for the compiled code's."""
     _, code, *pipes = job.fds
     for target, fd in enumerate(pipes):
-        os.dup2(fd, target, inheritable=True)
-    kept = sorted(fd for fd in (code, keep) if fd is not None and fd >= 0)
-    start = len(pipes)
-    for fd in (*kept, 1 << 20):
-        os.closerange(start, fd)
-        start = fd + 1
+        os.dup2(fd, target)
+    if code < 0:
+        kernel.close_range(len(pipes), kernel.LAST_DESCRIPTOR)
+    else:
+        kernel.close_range(len(pipes), code - 1)
+        kernel.close_range(code + 1, kernel.LAST_DESCRIPTOR)
     return code
 
 
@@ -158,7 +157,9 @@ def prepare_streams() -> None:
         raw = io.FileIO(fd, mode, closefd=False)
         raw.name = name
         buffer = io.BufferedReader(raw) if mode == "r" else io.BufferedWriter(raw)
-        return io.TextIOWrapper(buffer, encoding="utf-8", errors=errors, line_buffering=fd == 2)
+        stream = io.TextIOWrapper(buffer, encoding="utf-8", errors=errors, line_buffering=fd == 2)
+        setattr(stream, "mode", mode)  # noqa: B010 - as on the streams that CPython makes; typed as read-only
+        return stream
 
     pipe = os.pipe()
     empty = os.memfd_create("stdin")

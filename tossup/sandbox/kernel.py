@@ -15,8 +15,10 @@ NEWNS, NEWCGROUP, NEWUTS, NEWIPC, NEWUSER, NEWPID, NEWNET = (
 MS_NOSUID, MS_NODEV, MS_NOEXEC, MS_BIND, MS_REC, MS_PRIVATE = 0x2, 0x4, 0x8, 0x1000, 0x4000, 0x40000
 ATTR_RDONLY, ATTR_NOSUID, ATTR_NODEV = 0x1, 0x2, 0x4
 
+LAST_DESCRIPTOR = (1 << 31) - 1
+
 _PDEATHSIG, _SET_SECCOMP, _NO_NEW_PRIVS = 1, 22, 38
-_MOUNT_SETATTR, _LANDLOCK_CREATE, _LANDLOCK_ADD, _LANDLOCK_RESTRICT = 442, 444, 445, 446
+_CLOSE_RANGE, _MOUNT_SETATTR, _LANDLOCK_CREATE, _LANDLOCK_ADD, _LANDLOCK_RESTRICT = 436, 442, 444, 445, 446
 _PIVOT_ROOT = {"x86_64": 155, "aarch64": 41}
 
 
@@ -59,7 +61,13 @@ def mount_setattr(path: str, attributes: int, recursive: bool) -> None:
     attr = struct.pack("=QQQQ", attributes, 0, 0, 0)
     at_recursive, at_fdcwd = 0x8000, -100
     _syscall(
-        _MOUNT_SETATTR, f"mount_setattr {path}", at_fdcwd, path.encode(), at_recursive * recursive, attr, len(attr)
+        _MOUNT_SETATTR,
+        f"mount_setattr {path}",
+        at_fdcwd,
+        path.encode(),
+        at_recursive * recursive,
+        attr,
+        len(attr),
     )
 
 
@@ -72,6 +80,11 @@ def pivot_root_here() -> None:
 def die_with_parent() -> None:
     """SIGKILL when the parent dies, so that no run outlives its zygote."""
     _prctl(_PDEATHSIG, "prctl PDEATHSIG", 9)
+
+
+def close_range(first: int, last: int) -> None:
+    """Close all descriptors from first to last: a run inherits none. Python's own falls back to a million calls."""
+    _syscall(_CLOSE_RANGE, "close_range", first, last, 0)
 
 
 def drop_privileges() -> None:

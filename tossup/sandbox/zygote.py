@@ -73,8 +73,9 @@ def main(control_fd: int, config_fd: int) -> None:
 
 def guard(zygote: int, host: int) -> None:
     """Stay outside, end with the zygote, and end it when the host is gone. Never returns."""
-    os.closerange(0, host)
-    os.closerange(host + 1, 1 << 20)
+    if host > 0:
+        kernel.close_range(0, host - 1)
+    kernel.close_range(host + 1, kernel.LAST_DESCRIPTOR)
     zygote_fd = os.pidfd_open(zygote)
     poll = select.poll()
     poll.register(zygote_fd, select.POLLIN)
