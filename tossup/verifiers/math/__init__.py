@@ -1,4 +1,57 @@
-"""The math verifier: is the final answer of a response the reference?"""
+"""The math verifier: is the final answer of a response the reference?
+
+    judge("So it is \\\\boxed{0.5}.", "\\\\frac{1}{2}").ruling      # correct
+    verify(problem, response)                              # the same, for a Problem
+
+Nothing in an answer is ever run as code: answers are tokenised and parsed by a grammar of our own into a small tree,
+compared exactly on Python integers and fractions where they are rational, otherwise at chosen points to sixty digits
+or more, and in the rare rest by SymPy in a process that can be killed. The path of an answer through the files:
+
+    extract, announced      where the final answer stands, strictly
+    exact                   plain numbers: one regular expression, exact arithmetic
+    lexer, grammar, ...     text -> tree (cursor, atoms, brackets, numerals, operators, reading)
+    equivalence             tree against tree (values, scalars, lists, sets, relations, units, words)
+    numeric, evaluator      exact and high-precision values
+    slow                    SymPy, in a worker process
+    limits                  how big anything may be
+
+What counts as equal, and what does not. Every row has its cases in `tests/verifiers/math/cases/policy.jsonl`.
+
+policy                  rule
+======================  ====================================================================================
+last box                the last visible box counts; one in a comment or a phantom does not
+boxes as a list         boxes joined by nothing but commas or "and" are one list
+a choice                "4 or 9" is no answer to a question with one answer, unless both say the same
+hedges                  "at most 9", "nearly 9", "I doubt that ..." are no answers
+thinking                an answer inside a think block does not count
+run-on                  what follows once the response turns to another question does not count
+truncation              a response that breaks off has no answer, nor has a box that never closes
+last value              without box or announcement: the last value of the last line, unless it is a label
+lists                   lists and sets have no order; every member must be there and none besides
+tuples                  tuples, intervals and their brackets are ordered
+names                   `n = 5` is 5; another name is another answer; a whole equation is not its right side
+units                   a unit may be missing, may not contradict, and is never converted
+percent                 the percent sign is a unit, never a factor of 100
+unsimplified numbers    6/10 is 3/5 and sqrt(144) is 12
+exact answers           an exact reference needs an exact answer or twelve digits, correctly rounded
+mixed numbers           an integer before a proper fraction is added to it
+separators              thousands commas, LaTeX commas, spaces; points with a decimal comma
+bases                   a numeral needs its base, and another base is another answer
+unevaluated operators   an integral, sum, limit or gcd is not worked out for the model
+chains                  members of a chain of equations must be equal; the last exact one is the answer
+sets of numbers         intervals, unions and solved inequalities with the same points are the same
+equations               the same up to a factor or with the same zeros
+expressions             equal wherever both have a value
+undefined values        what has no value equals nothing
+vectors and matrices    entry by entry; a tuple is a column; a determinant is not worked out
+ratios and times        a ratio up to a common factor; a time part by part
+words                   the same words, whatever case and typeface; number words and dates by value
+options                 the letter, with or without brackets and the text of the option
+program text            a call of a function that mathematics does not know is no answer
+size                    an answer over a structural limit is wrong unless it is written like the reference
+the reference           one that is empty or cannot be read leaves the answer undecided, if not the same text
+======================  ====================================================================================
+"""
 
 from __future__ import annotations
 

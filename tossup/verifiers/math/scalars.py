@@ -121,7 +121,7 @@ def _rounding(reference: Node, answer: Node) -> bool:
         other = decimal(true)
         if (other is None or other.digits is None or other.digits >= 12) and not symbols(true):
             exactly_short = isinstance(true, Num) and true.digits is None and true.value.denominator == 1
-            if not exactly_short and within_rounding(number, true, ulps=1):
+            if not exactly_short and within_rounding(number, true):
                 return True
     return isinstance(answer, Num) and (answer.digits or 0) >= 15 and _noise(answer, reference)
 

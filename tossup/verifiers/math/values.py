@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import Any
 
 from tossup.verifiers.math.numeric import closed_value, same
 from tossup.verifiers.math.tree import (
@@ -135,7 +136,7 @@ def _consistent(chain: Chain, name: Node | None) -> Named:
                 raise FalseChain
             return Named(chain, name)
     for item in chain.items:
-        if _rounded(item) and _closed(exact[-1]) and not within_rounding(item, exact[-1], ulps=1):
+        if _rounded(item) and _closed(exact[-1]) and not within_rounding(item, exact[-1]):
             raise FalseChain
     return Named(exact[-1], name)
 
@@ -152,19 +153,20 @@ def decimal(node: Node) -> Num | None:
     return None
 
 
-def within_rounding(written: Node, true: Node, ulps: int) -> bool:
-    """Whether a decimal is `true` to within `ulps` units in its last place."""
+def within_rounding(written: Node, true: Node) -> bool:
+    """Whether a decimal is `true` rounded, or cut off, at the decimal's last place."""
     number, value = decimal(written), closed_value(true)
     if number is None or value is None or hasattr(value, "_mpc_"):
         return False
-    unit = last_place(number)
     error = abs(value - _mpf(value, number.value))
-    return bool(error <= _mpf(value, unit * ulps))
+    unit = _mpf(value, last_place(number))
+    cut_off = abs(_mpf(value, number.value)) <= abs(value)
+    return bool(error * 2 <= unit or (cut_off and error < unit))
 
 
-def _mpf(like: object, value: Fraction) -> object:
+def _mpf(like: Any, value: Fraction) -> Any:
     """A fraction in the context of `like`."""
-    context = like.context  # type: ignore[attr-defined]
+    context = like.context
     return context.mpf(value.numerator) / value.denominator
 
 
