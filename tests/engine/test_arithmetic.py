@@ -20,7 +20,7 @@ from tossup.engine.policy import load as load_policy
 from tossup.records import Problem
 from tossup.verifiers import verify
 
-FIRST = ("a8b5c0d0e1f7+a1b3c2=", "a2b8c2d0e1f7", "add-6-digit")
+FIRST = ("a1b7-a2=", "a9b6", "sub-2-digit")
 
 
 def read(spelt: str) -> int:
