@@ -4,6 +4,8 @@ import datetime
 import subprocess
 import sys
 import textwrap
+from dataclasses import replace
+from types import MappingProxyType
 
 import pytest
 
@@ -94,6 +96,7 @@ def test_a_function_of_one_s_own_sees_the_whole_problem(own):
     chat = Problem(
         "p", ({"role": "user", "content": "3 + 4"},), "7", f"{own}:whole", "d", {"made": datetime.date(2026, 1, 2)}
     )
+    chat = replace(chat, prompt=tuple(MappingProxyType(m) for m in chat.prompt), meta=MappingProxyType(chat.meta))
     verdict = verify(chat, "8")
     assert (verdict.ruling, verdict.reason, verdict.answer) == (Ruling.WRONG, "made on 2026-01-02", "8")
 

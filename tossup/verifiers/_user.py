@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable
-from dataclasses import asdict
+from dataclasses import fields
 from functools import cache
 from typing import Any
 
@@ -46,14 +46,20 @@ def verifier(name: str) -> Verifier:
     workers = Workers(f"{__name__}:run", timeout_s=cpu_seconds(), memory_mb=MEMORY_MB, warm_up=warm_up, label=name)
 
     def judge(problem: Problem, response: str) -> Verdict:
-        # Meta can hold what JSON cannot (dates of a Parquet file): such values travel as text.
-        plain = json.loads(json.dumps(asdict(problem), default=str))
-        reply = workers.call(name, plain, response)
+        reply = workers.call(name, plain(problem), response)
         if reply.outcome is not Outcome.DONE:
             return undecided(f"{name}: {' '.join(reply.reason.split())}")
         return Verdict(Ruling(reply.result["ruling"]), reply.result["reason"], reply.result["answer"])
 
     return Verifier(name, judge, close=workers.close)
+
+
+def plain(problem: Problem) -> dict[str, Any]:
+    """A problem as JSON data. Meta can hold what JSON cannot (dates of a Parquet file): such values become text."""
+    prompt = problem.prompt if isinstance(problem.prompt, str) else [dict(message) for message in problem.prompt]
+    values = {field.name: getattr(problem, field.name) for field in fields(problem)}
+    data: dict[str, Any] = json.loads(json.dumps({**values, "prompt": prompt, "meta": dict(problem.meta)}, default=str))
+    return data
 
 
 @cache
