@@ -45,6 +45,8 @@ PROGRAMS: dict[str, tuple[str, bytes, bytes]] = {
     ),
     "asyncio": ("import asyncio\nasync def f():\n    await asyncio.sleep(0)\n    print('as')\nasyncio.run(f())", b"", b"as\n"),
     "exit handlers": ("import atexit\natexit.register(print, 'bye')\nprint('hi')", b"", b"hi\nbye\n"),
+    "exit() as contest programs end": ("print(1)\nexit()\nprint(2)", b"", b"1\n"),
+    "quit(0)": ("print(callable(help))\nquit(0)", b"", b"True\n"),
     "sys.exit in the middle": ("import sys\nprint(1)\nsys.exit()\nprint(2)", b"", b"1\n"),
     "an alarm": (
         "import signal, time\nsignal.signal(signal.SIGALRM, lambda *a: print('ring'))\n"
@@ -110,6 +112,28 @@ def test_a_sleeper_ends_by_wall_time(sandbox: Sandbox) -> None:
     assert result.outcome is Outcome.TIMEOUT_WALL
     assert result.cpu_seconds < 0.3
     assert "wall limit 0.3 s" in result.reason
+
+
+def test_files_of_its_own(sandbox: Sandbox) -> None:
+    program = """
+import os, tempfile
+with open('/tmp/x', 'w') as f: f.write('a')
+with open('y', 'x') as f: f.write('b')
+os.mkdir('d'); os.rename('y', 'd/z'); os.symlink('d/z', 'l')
+with tempfile.NamedTemporaryFile('w+') as f: f.write('c'); f.seek(0); print(f.read())
+print(open('x').read(), open('/tmp/l').read(), sorted(os.listdir()), os.stat('x').st_size)
+os.unlink('x'); os.unlink('l'); os.unlink('d/z'); os.rmdir('d')
+"""
+    result = sandbox.run(program)
+    if sandbox.backend == "namespaces":
+        assert result.stdout == b"c\na b ['d', 'l', 'x'] 1\n", result
+    else:  # the others have no directory to write in
+        assert (result.outcome, result.stdout) == (Outcome.ERROR, b"")
+
+
+def test_devices(sandbox: Sandbox) -> None:
+    result = sandbox.run("open('/dev/null', 'w').write('x')\nprint(len(open('/dev/urandom', 'rb').read(4)))")
+    assert result.stdout == (b"" if sandbox.backend == "chroot" else b"4\n")
 
 
 def test_output_and_errors_beyond_what_a_pipe_holds(sandbox: Sandbox) -> None:

@@ -24,7 +24,7 @@ DOES_NOT_STOP = {
 }
 """Backend -> what a program may still do under it."""
 _UNAVAILABLE = {
-    errno.EPERM, errno.EACCES, errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSPC, errno.EUSERS
+    errno.EPERM, errno.EACCES, errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOSPC, errno.EUSERS
 }  # fmt: skip
 """What a kernel or container says when it does not offer a backend (ENOSPC: no user namespaces allowed)."""
 

@@ -11,6 +11,7 @@ is no /proc and no /sys. The network namespace has no interface that is up.
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Iterable
 
@@ -26,12 +27,16 @@ def leave_host() -> None:
     """Move this process into new namespaces. Its next child will be pid 1 of the new pid namespace.
 
     Raises:
-        OSError: EPERM or ENOSPC where the machine or its container forbids it.
+        OSError: EPERM or ENOSPC where the machine or its container forbids it, ENOSYS where the kernel lacks them.
     """
     uid, gid = os.geteuid(), os.getegid()
-    kernel.unshare(
-        kernel.NEWUSER | kernel.NEWNS | kernel.NEWPID | kernel.NEWNET | kernel.NEWIPC | kernel.NEWUTS | kernel.NEWCGROUP
-    )
+    kinds = (kernel.NEWUSER, kernel.NEWNS, kernel.NEWPID, kernel.NEWNET, kernel.NEWIPC, kernel.NEWUTS, kernel.NEWCGROUP)
+    try:
+        kernel.unshare(sum(kinds))
+    except OSError as e:
+        if e.errno == errno.EINVAL:
+            raise OSError(errno.ENOSYS, "unshare: this kernel was built without one of the namespaces") from e
+        raise
     for name, text in (("setgroups", "deny"), ("uid_map", f"{UID} {uid} 1"), ("gid_map", f"{UID} {gid} 1")):
         with open(f"/proc/self/{name}", "w") as f:
             f.write(text)

@@ -28,6 +28,7 @@ import os
 import random
 import select
 import signal
+import site
 import socket
 import sys
 import types
@@ -129,6 +130,8 @@ class Zygote:
         for name in [name for name in sys.modules if name.split(".")[0] == "tossup"]:
             del sys.modules[name]
         sys.argv, sys.orig_argv = ["main.py"], []
+        for define in (site.setquit, site.setcopyright, site.sethelper):  # exit() and the like, which -S leaves out
+            define()
 
     def _landlock(self, config: dict[str, Any]) -> int | None:
         in_namespaces = config["backend"] == "namespaces"
