@@ -109,3 +109,25 @@ def test_no_state_is_left_for_the_next_run():
     ):
         assert judge(problem, program, name).ruling is Ruling.WRONG
         assert judge(problem, "import json\ndef add(a, b): return abs(a + b)", name).ruling is Ruling.CORRECT
+
+
+def test_a_star_import_puts_nothing_over_what_the_tests_use():
+    test = (
+        "import pytest\nfrom solution import *\n\ndef test_f():\n    with pytest.raises(ValueError):\n        f(0)\n"
+        "    assert sorted([f(3), f(2)]) == [2, 3]\n"
+    )
+    honest = "def f(x):\n    if not x:\n        raise ValueError\n    return x\n"
+    swallows = (
+        "class Swallow:\n    def raises(self, *kinds):\n        return self\n    def __enter__(self):\n        return self\n"
+        "    def __exit__(self, *error):\n        return True\npytest = Swallow()\ndef sorted(x):\n    return [2, 3]\n"
+        "def f(x):\n    return 0\n"
+    )
+    assert judge({"test": test}, honest, "pytest").ruling is Ruling.CORRECT
+    assert judge({"test": test}, swallows, "pytest").ruling is Ruling.WRONG
+
+
+@pytest.mark.parametrize("result", ["[[]] * 400_000", "'x' * 20_000_000", "{i: i for i in range(2_000_000)}"])
+def test_a_result_that_would_fill_the_judges_memory_is_refused_unread(result):
+    name, problem = TESTS["asserts"]
+    limits = {"cpu_seconds": 5.0, "memory_mb": 1024, "output_mb": 8}
+    assert judge({**problem, "limits": limits}, f"def add(a, b): return {result}", name).ruling is Ruling.WRONG

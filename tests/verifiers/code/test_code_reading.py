@@ -215,6 +215,13 @@ def test_live_code_bench_rows_of_both_kinds():
     assert task.calls[0].args == ("a", [1, 2])
 
 
+def test_a_function_to_write_starts_from_the_usual_imports_unless_it_brings_its_own():
+    cases = {"fn_name": "f", "inputs": [[1]], "outputs": [1]}
+    (usual,) = read({"input_output": cases}, "apps").task.prelude
+    assert "from typing import *" in usual
+    assert read({"input_output": cases, "imports": "import re\n"}, "apps").task.prelude == ("import re",)
+
+
 def test_forms_are_the_cheapest_that_hold_the_tests():
     plain = {"prompt": "", "entry_point": "f", "test": "def check(candidate):\n    assert candidate(1) == 2\n"}
     loop = {**plain, "test": "def check(candidate):\n    for i in (1, 2):\n        assert candidate(i) == i + 1\n"}

@@ -13,9 +13,10 @@ from __future__ import annotations
 import json
 import os
 import time
+from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import replace
-from functools import lru_cache
+from threading import Lock
 from typing import Any
 
 from tossup.records import Problem, Verdict, undecided, wrong
@@ -44,7 +45,7 @@ def judge(problem: Mapping[str, Any], solution: str, format: str) -> Verdict:  #
     """Whether a whole program passes the tests of a problem, given by its fields and the name of its format."""
     started = time.perf_counter()
     try:
-        reading = _reading(json.dumps({**problem, "format": format}))
+        reading = _readings.get(json.dumps({**problem, "format": format}))
         verdict = _judge(reading, problem, solution)
     except (FormatError, TypeError) as e:
         verdict = undecided(str(e))
@@ -58,7 +59,7 @@ def close() -> None:
 
 def _verify(reference: str, response: str) -> Verdict:
     try:
-        reading = _reading(reference)
+        reading = _readings.get(reference)
     except FormatError as e:
         return undecided(str(e))
     program = program_in(response, reading)
@@ -73,12 +74,41 @@ def _judge(reading: Reading, fields: Mapping[str, Any], program: str) -> Verdict
     return _default.judge(reading.task, program, reading.bounds)
 
 
-@lru_cache(maxsize=256)
-def _reading(reference: str) -> Reading:
-    """A reference, read once for all the rollouts of its problem."""
+class _Readings:
+    """References as read, kept for the rollouts of the same problem. The newest stay, up to a number of characters."""
+
+    def __init__(self, characters: int) -> None:
+        self._room = characters
+        self._kept: OrderedDict[str, Reading] = OrderedDict()
+        self._lock = Lock()
+
+    def get(self, reference: str) -> Reading:
+        """The reading of a reference.
+
+        Raises:
+            FormatError: it cannot be read.
+        """
+        with self._lock:
+            if (reading := self._kept.get(reference)) is not None:
+                self._kept.move_to_end(reference)
+                return reading
+        reading = _read(reference)
+        with self._lock:
+            if reference not in self._kept:
+                self._kept[reference] = reading
+                self._room -= len(reference)
+            while self._room < 0 and self._kept:
+                self._room += len(self._kept.popitem(last=False)[0])
+        return reading
+
+
+def _read(reference: str) -> Reading:
     try:
         fields = json.loads(reference)
         name = fields["format"]
     except (ValueError, TypeError, KeyError):
         raise FormatError("the reference of a code problem is JSON text of an object with a format") from None
     return read(fields, str(name))
+
+
+_readings = _Readings(characters=64 << 20)

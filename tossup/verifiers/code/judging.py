@@ -29,6 +29,8 @@ JAILED = ("codec", "library", "wire", "candidate", "minipytest", "proxy")
 """The files that the jailed processes load, each after those that it imports."""
 TESTS_CPU_SECONDS = 20.0
 """CPU time for trusted test code, beyond what the program may use itself."""
+MAX_CONTAINERS, MAX_ELEMENTS = 300_000, 3_000_000
+"""Of one result: a message of a few megabytes may otherwise open out to a gigabyte in the judge's memory."""
 KILLED = {Outcome.TIMEOUT_CPU, Outcome.TIMEOUT_WALL, Outcome.MEMORY, Outcome.OUTPUT, Outcome.POLICY}
 
 install()
@@ -47,6 +49,7 @@ class Judge:
 
     def judge(self, task: Task, program: str, bounds: Bounds) -> Verdict:
         """Judge a program."""
+        program = program.removeprefix("\ufeff")  # a byte order mark, which Python's own loader drops as well
         try:
             program.encode()
         except UnicodeEncodeError:
@@ -162,15 +165,15 @@ def _place(index: int, count: int) -> str:
 
 def _verdict_of_answers(calls: Sequence[Call], lines: Sequence[bytes], result: Result) -> Verdict:
     """Compare the answers, line by line, with what was wanted. The first line says whether the program loaded."""
-    answers = [_parsed(line) for line in lines]
-    if not answers:
+    if not lines:
         return wrong(f"the program does not load: {result.reason or 'it ended'}")
-    if answers[0][0] != "loaded":
-        return wrong(f"the program does not load: {_failure(answers[0][1:])}")
+    first = _parsed(lines[0])
+    if first[0] != "loaded":
+        return wrong(f"the program does not load: {_failure(first[1:])}")
     for i, call in enumerate(calls):
-        if i + 1 >= len(answers):
+        if i + 1 >= len(lines):
             return wrong(f"{_place(i, len(calls))}: {result.reason or 'the program ended'}")
-        fault = _fault(call, answers[i + 1])
+        fault = _fault(call, _parsed(lines[i + 1]))
         if fault:
             return wrong(f"{_place(i, len(calls))}: {fault}")
     return correct(f"{len(calls)} of {len(calls)} tests passed")
@@ -178,6 +181,8 @@ def _verdict_of_answers(calls: Sequence[Call], lines: Sequence[bytes], result: R
 
 def _parsed(line: bytes) -> list[Json]:
     """An answer, or one that says that the line is none; never a failure of ours, as model code may write anything."""
+    if line.count(b"[") + line.count(b"{") > MAX_CONTAINERS or line.count(b",") > MAX_ELEMENTS:
+        return ["lost", "too many parts"]
     try:
         answer = json.loads(line)
     except (ValueError, RecursionError):

@@ -295,8 +295,11 @@ class CandidateModule(types.ModuleType):
         self._link = link
 
     def __getattr__(self, name: str) -> Any:
-        if name == "__all__":
-            return self._link.ask("names", self._link.module())
+        if (
+            name == "__all__"
+        ):  # a star brings what is new, and puts nothing over what the tests or Python call by that name
+            taken = {*vars(builtins), *vars(sys.modules["tests"])}
+            return [n for n in self._link.ask("names", self._link.module()) if n not in taken]
         if name.startswith("__"):
             raise AttributeError(name)
         return getattr(self._link.module(), name)

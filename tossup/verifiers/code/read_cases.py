@@ -11,6 +11,20 @@ from tossup.verifiers.code.codec import Opaque
 from tossup.verifiers.code.compare import equal_json, equal_json_or_wrapped, shown
 from tossup.verifiers.code.task import Call, CallsTask, Method, StdinCase, StdinTask, Task
 
+DEFAULT_IMPORTS = """
+from typing import *
+import bisect, collections, functools, heapq, itertools, math, operator, random, re, string, sys
+from bisect import *
+from collections import *
+from functools import *
+from heapq import *
+from itertools import *
+from math import *
+inf = float("inf")
+"""
+"""What a problem with a function to write starts from where it brings no `imports`: these sets take typing and the usual
+modules as given, in their starter code and in the harnesses that they were published with."""
+
 Fields = Mapping[str, Any]
 Parts = tuple[Task, str, str]
 
@@ -108,5 +122,5 @@ def _json_call(args: Any, expected: Any, same: Callable[[Any, Any], bool]) -> Ca
 
 
 def _function(problem: Fields, name: str, calls: tuple[Call, ...]) -> Parts:
-    imports = str(problem.get("imports") or "")
-    return CallsTask(name, calls, (imports,) if imports.strip() else (), Method.IF_CLASS), "", name
+    imports = str(problem.get("imports") or "").strip() or DEFAULT_IMPORTS
+    return CallsTask(name, calls, (imports,), Method.IF_CLASS), "", name
