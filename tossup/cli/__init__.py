@@ -22,6 +22,8 @@ COMMANDS = {
     "audit": "Report how many groups of G answers would teach nothing, per dataset.",
     "eval": "Measure a model on a pool: mean@n and pass@k.",
     "verify": "Judge answers: one on the command line, or a file of them.",
+    "report": "Write a page about a run: rates, waste, tokens, suspect keys, the groups themselves.",
+    "lab": "Score a group of answers by hand, as a page.",
     "doctor": "Show what this machine can do, and which isolation untrusted programs get on it.",
 }
 """Name -> the line in `tossup --help`. `tossup.cli.NAME.command` is the command."""
