@@ -256,3 +256,11 @@ def test_large_pools_are_drawn_from_widely() -> None:
     drawn = {i for step in range(50) for i in indices(sampler.choose(16, step))}
     assert len(drawn) > 700
     assert max(drawn) > 18_000
+
+
+def test_known_toss_ups_stay_candidates_in_a_large_pool() -> None:
+    sampler = toss_up(50_000, rule=TossUpRule(candidates=100))
+    known = list(range(0, 50_000, 1250))
+    sampler.observe(0, [Observation(i, 3, G, 100.0) for i in known])
+    scored = indices(sampler.choose(20, 1), "score")
+    assert np.isin(scored, known).mean() > 0.8

@@ -272,7 +272,7 @@ class TossUp:
 
     def _divisor(self, index: Indices) -> Floats:
         cost = price(self.tokens[index].astype(np.float64), self.typical_tokens or 1.0, self.rule.token_power)
-        divisor: Floats = cost * (1.0 + self.watch.stuck(index))
+        divisor: Floats = cost * np.sqrt(1.0 + self.watch.stuck(index))
         return divisor
 
     def _observe_once(self, step: int, seen: Sequence[Observation]) -> None:

@@ -11,7 +11,8 @@ groups since its rate last moved or was uniform twice in a row; moving means tha
 visits, is 0.25 away from where it was when the count began. `needed` is the greater of this count and the last finished
 one, and the yardstick is one and a half times its median over the problems that have one, plus two. A problem is stuck
 by how far its count exceeds that. The median is over problems, not visits, so that coin flips visited at every step do
-not become the yardstick; and where all problems in the middle are visited alike, few are stuck.
+not become the yardstick; and where all problems in the middle are visited alike, few are stuck. A
+problem's value is divided by the square root of (1 + stuck).
 
 The lists are for people: a parked-hard problem of an easy tag is a suspected wrong key, a stuck one a suspected noisy
 key.
