@@ -273,6 +273,18 @@ def test_a_program_for_no_problem(tossup, tmp_path, programs):
     assert "has double, half" in err
 
 
+def test_self_check_of_a_solution_indented_unlike_its_stub(tossup, tmp_path):
+    row = {
+        "task_id": "HumanEval/x",
+        "prompt": "def double(x):\n    '''Twice x.'''\n",
+        "entry_point": "double",
+        "test": "def check(candidate):\n    assert candidate(4) == 8\n",
+        "canonical_solution": "  y = x\n  return x + y\n",
+    }
+    summary = json.loads(tossup("--self-check", rows_file(tmp_path / "problems.jsonl", row), "--json")[1])
+    assert (summary["correct"], summary["reasons"][0]["reason"]) == (1, "… of … tests passed")
+
+
 def test_self_check_of_programs(tossup, tmp_path):
     rows = [{**p, "reference": json.dumps(p["reference"]), "verifier": "code"} for p in PROBLEMS]
     rows[0]["canonical_solution"] = "def double(x):\n    return x + x"

@@ -14,11 +14,12 @@ from __future__ import annotations
 
 import difflib
 import os
+import textwrap
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from tossup.records import Problem, TossupError, Verdict
+from tossup.records import Problem, Prompt, TossupError, Verdict
 from tossup.verifiers import workers
 
 Judge = Callable[[Problem, str], Verdict]
@@ -92,7 +93,22 @@ def _solution(problem: Problem) -> str | None:
     solution = next((s for name in SOLUTIONS if (s := problem.meta.get(name))), None)
     if isinstance(solution, Sequence) and not isinstance(solution, str):
         solution = solution[0]
-    return f"```python\n{solution}\n```" if isinstance(solution, str) else None
+    if not isinstance(solution, str):
+        return None
+    return f"```python\n{_continuing(problem.prompt, solution)}\n```"
+
+
+def _continuing(prompt: Prompt, solution: str) -> str:
+    """A solution that is the rest of a function, indented like the head of it in the prompt; others as they are.
+
+    Published sets mix the two: a stub with four spaces, its solution with two.
+    """
+    head = prompt.rstrip() if isinstance(prompt, str) else ""
+    last = head.rpartition("\n")[2]
+    indent = last[: len(last) - len(last.lstrip())]
+    if not solution.startswith((" ", "\t")) or not indent:
+        return solution
+    return textwrap.indent(textwrap.dedent(solution), indent)
 
 
 SOLUTIONS = ("canonical_solution", "solution", "code", "solutions", "completion")
