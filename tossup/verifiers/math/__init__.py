@@ -84,6 +84,7 @@ class Reference:
     text: str
     plain: Fraction | None
     option: str | None
+    options: frozenset[str] | None
     words: bool
     node: Node | None
     trouble: str
@@ -108,7 +109,15 @@ def read_reference(text: str) -> Reference:
     node, trouble = _read(stripped)
     if not stripped:
         trouble = "the reference is empty"
-    return Reference(stripped, exact.plain(stripped), words.option(stripped), words.is_words(stripped), node, trouble)
+    return Reference(
+        text=stripped,
+        plain=exact.plain(stripped),
+        option=words.option(stripped),
+        options=words.options(stripped),
+        words=words.is_words(stripped),
+        node=node,
+        trouble=trouble,
+    )
 
 
 def _undelimited(text: str) -> str:
@@ -196,13 +205,17 @@ def _one(text: str, gold: Reference, how: str) -> Verdict:
     if _same_text(text, gold.text):
         return correct(f"{how}: written like the reference", text)
     if gold.option is not None:
-        letter = words.option(text)
+        letter = words.option(text.upper() if len(text) == 1 else text)
+        if letter is None and (said := words.option_text(gold.text)):
+            return _one(text, read_reference(said), how)
         if letter is not None or gold.node is None or isinstance(gold.node, Text):
             return (
                 correct(f"{how}: option {letter}", text)
                 if letter == gold.option
                 else wrong(f"{how}: another option", text)
             )
+    if gold.options is not None and words.options(text) == gold.options:
+        return correct(f"{how}: the options of the reference", text)
     if (gold.words or gold.node is None or isinstance(gold.node, Text)) and words.same_words(gold.text, text):
         return correct(f"{how}: the words of the reference", text)
     if gold.node is None:
@@ -238,7 +251,7 @@ def _slowly(text: str, gold: Reference, how: str, rule: str) -> Verdict:
         return undecided(f"the checking process died: {reply.reason}", text)
     if reply.outcome == "done" and reply.result is True:
         return correct(f"{how}: equal after simplification", text)
-    return wrong(f"{how}: {_short(text)}: {rule}", text)
+    return undecided(f"{how}: {_short(text)}: neither shown to be equal nor to differ ({rule})", text)
 
 
 @lru_cache(maxsize=1)

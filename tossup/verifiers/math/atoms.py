@@ -89,9 +89,19 @@ def letter(p: Parser, name: str) -> Node:
             inside = "".join(token.value for token in p.tokens[p.index + 1 : end])
             p.index = end + 1
             return Opaque(name, (Text(inside),))
+        if name == "C" and [t.kind for t in p.tokens[p.index + 1 : p.index + 4 : 2]] == ["num", "num"]:
+            return _combination(p)
         if name[0] in _APPLIED or name in _APPLIED:
             return applied(p, name)
     return Sym(name)
+
+
+def _combination(p: Parser) -> Node:
+    """`C(10, 3)`: the number of combinations."""
+    inner = group(p, p.take().value)
+    if not isinstance(inner, Group) or len(inner.items) != 2:
+        raise Unreadable("combinations of other than two numbers")
+    return Fn("binomial", inner.items)
 
 
 def _defines(p: Parser, name: str) -> int | None:
@@ -144,6 +154,8 @@ def words(p: Parser, text: str) -> Node:
         return known
     if p.token is END or p.token.value in ("=", ":", ",", ";", ")", "}", "\\}", "and", "or", "&", "\\\\", "approx"):
         return Text(joined)
+    if joined == "Matrix" and p.at("("):
+        return p.power()
     if _INTRODUCES.search(joined) and not _ASKS.search(joined) and not any(c.isdigit() for c in joined):
         return p.power()
     raise Unreadable("words before the value")

@@ -123,6 +123,8 @@ def value(gold: Named, mine: Named) -> Finding:
     if finding is not None:
         return finding
     reference, answer = gold.value, _unwrapped(mine.value, gold.value)
+    if reference == Sym("RR"):
+        return by_region(reference, answer)
     if isinstance(reference, SCALARS):
         return scalar(reference, answer)
     if isinstance(reference, Matrix):
@@ -176,11 +178,12 @@ def several(listed: list[Node], answer: Node, reference: Node) -> Finding:
     if mine is None:
         inner = named(answer, strict=False).value
         mine = members(inner)
-    if mine is None and bare and isinstance(answer, Group) and answer.open == "(" and len(listed) > 1:
+    whole = named(answer, strict=False).value
+    if mine is None and bare and isinstance(whole, Group) and whole.open == "(" and len(listed) > 1:
         ours = [named(item, strict=True) for item in listed]
-        if distinct_names(ours) and len(ours) == len(answer.items):
+        if distinct_names(ours) and len(ours) == len(whole.items):
             return every(
-                [_compare(a.value, b) for a, b in zip(ours, answer.items, strict=True)], "the named values in order"
+                [_compare(a.value, b) for a, b in zip(ours, whole.items, strict=True)], "the named values in order"
             )
         return Finding(False, "a tuple where a list is asked for")
     if mine is None:

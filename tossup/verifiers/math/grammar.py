@@ -216,6 +216,8 @@ class Parser(Cursor):
                 node = divide(node, self.signed())
             elif self.accept("over"):
                 node = divide(node, self.product())
+            elif self.accept("choose"):
+                node = Fn("binomial", (node, self.product()))
             elif self.accept("bmod", "mod"):
                 node = Opaque("mod", (node, self.power()), operator=True)
             elif self.at("pmod"):
@@ -262,7 +264,7 @@ class Parser(Cursor):
         if token.kind in ("id", "fn"):
             return not self._capital_u()
         if token.kind == "num":
-            return self.index > 0 and self.tokens[self.index - 1] == Token("op", ")")
+            return self.index > 0 and self.tokens[self.index - 1].value in (")", "!")
         if token.kind == "cmd":
             return token.value in STARTS
         if token.kind == "op":

@@ -11,7 +11,7 @@ import re
 from typing import NamedTuple
 
 from tossup.verifiers.math.limits import MAX_ANSWER_CHARS, MAX_DIGITS, MAX_TOKENS, Oversized, Unreadable
-from tossup.verifiers.math.units import is_unit_word
+from tossup.verifiers.math.units import SINGLE_LETTERS, is_unit_word
 from tossup.verifiers.math.words import names
 
 
@@ -50,6 +50,9 @@ _RAISED = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻ⁿ₀₁₂₃₄₅�
 _LATEX_COMMA = re.compile(r"(?<=\d)\s?(?:\{,\}|,\\!|\{,\\!\}|\\!,)\s*(?=\d{3}(?!\d))")
 _DOUBLED = re.compile(r"\\\\(?=[A-Za-z]{2})")
 _DELIMITER = re.compile(r"(?<!\\)\$")
+_RING = re.compile(r"\^\s*(?:\{\s*)?(?:\\(?:text|mathrm|rm)\s*\{\s*o\s*\}|o(?![A-Za-z]))(?:\s*\})?")
+_TIMES_TEN = re.compile(r"(?<=\d)\s?[xX]\s?10\s?\^")
+_RATIO = re.compile(r"(?<=\d)\s?(?:\\text\{\s?to\s?\}|\bto\b)\s?(?=\d)")
 _HALF_DAY = re.compile(r"\b([AaPp])\.\s?[Mm]\b\.?")
 _QUAD = re.compile(r"\\q?quad(?![A-Za-z]{3})")
 _HIDDEN = re.compile(r"\\(?:[hv]?phantom|label|tag)\*?\{[^{}]*\}")
@@ -110,6 +113,11 @@ def clean(text: str) -> str:
         text = text.translate(_TABLE)
     if "$" in text and (text.count("$") - text.count("\\$")) % 2 == 0:
         text = _DELIMITER.sub("", text)
+    if "^" in text:
+        text = _RING.sub(r"^\\circ ", text)
+        text = _TIMES_TEN.sub(r"\\cdot 10^", text)
+    if "to" in text:
+        text = _RATIO.sub(":", text)
     if ".m" in text.lower() or ". m" in text.lower():
         text = _HALF_DAY.sub(r"\1m", text)
     if "\\" in text:
@@ -221,7 +229,7 @@ def _text(command: str, content: str, tokens: list[Token]) -> None:
     after_value = bool(tokens) and (tokens[-1].kind == "num" or tokens[-1].value in (")", "}", "]", "circ"))
     if command == "mathbb" and bare in ("R", "Z", "N", "Q", "C"):
         tokens.append(Token("id", bare * 2))
-    elif len(bare) == 1 and bare.isalpha() and after_value and command in _WORD_COMMANDS:
+    elif bare in SINGLE_LETTERS and after_value and command in _WORD_COMMANDS:
         tokens.append(Token("text", bare))
     elif len(bare) == 1 and bare.isalpha():
         tokens.append(Token("id", bare))

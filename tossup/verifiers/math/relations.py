@@ -13,7 +13,7 @@ from itertools import pairwise
 from typing import Any
 
 from tossup.verifiers.math.evaluator import Evaluator, context
-from tossup.verifiers.math.limits import Undefined, Unreadable
+from tossup.verifiers.math.limits import Oversized, Undefined, Unreadable
 from tossup.verifiers.math.numeric import close, points, precision_for, same
 from tossup.verifiers.math.scalars import Finding
 from tossup.verifiers.math.tree import SCALARS, ZERO, Add, Chain, Node, Sym, negate, symbols
@@ -81,13 +81,12 @@ def _zeros_satisfy(first: Node, second: Node) -> bool | None:
         checked = 0
         for place in (points(names)[at] for at in (0, 1, 3)):  # small, large and negative
             zeros = _zeros(ctx, first, name, place)
-            if zeros is None:
-                break
-            for zero in zeros:
+            complete = zeros is not None
+            for zero in _some_zeros(ctx, first, name, place) if zeros is None else zeros:
                 satisfied = _vanishes(ctx, second, name, zero, place)
                 if satisfied is False:
                     return False
-                checked += satisfied is True
+                checked += satisfied is True and complete
         if checked >= 2 or (checked and len(names) == 1):
             return True
     return None
@@ -110,6 +109,25 @@ def _zeros(ctx: Any, node: Node, name: str, place: Mapping[str, Fraction]) -> li
         return list(ctx.polyroots(coefficients, maxsteps=80, extraprec=ctx.prec))
     except ctx.NoConvergence:
         return None
+
+
+def _some_zeros(ctx: Any, node: Node, name: str, place: Mapping[str, Fraction]) -> list[Any]:
+    """Zeros that the secant method finds: enough to refute an equation, not to prove one."""
+    found = []
+    for start in (Fraction(1, 3), Fraction(5, 4), Fraction(-7, 5)):
+        x, y = ctx.mpf(start.numerator) / start.denominator, ctx.mpf(2)
+        try:
+            values = [_At(ctx, place, name, point).value(node) for point in (x, y)]
+            for _ in range(30):
+                if values[0] == values[1]:
+                    break
+                x, y = y, y - values[1] * (y - x) / (values[1] - values[0])
+                values = [values[1], _At(ctx, place, name, y).value(node)]
+        except (*_TROUBLE, Oversized):
+            continue
+        if abs(values[1]) <= ctx.mpf(2) ** (20 - ctx.prec):  # far closer than what `_vanishes` allows the other side
+            found.append(y)
+    return found
 
 
 def _interpolated(ctx: Any, values: list[Any]) -> list[Any] | None:
@@ -167,7 +185,10 @@ def equation(reference: Chain, answer: Chain) -> Finding:
     if factor(ours, theirs) is not None:
         return Finding(True, "the same equation")
     zeros = same_zeros(ours, theirs)
-    return Finding(zeros, "the same solutions" if zeros else "another equation")
+    rule = {True: "the same solutions", False: "another equation", None: "equations whose zeros cannot be computed"}[
+        zeros
+    ]
+    return Finding(zeros, rule)
 
 
 def inequality(reference: Chain, answer: Chain) -> Finding:

@@ -50,6 +50,10 @@ def region(node: Node) -> Region | None:
             return _points(items)
         case Group(opening, closing, (low, high), _) if opening in ("(", "["):
             return _interval(low, opening == "[", high, closing == "]")
+        case Group("", "", (Chain((letter, value), ("!=",)), *others), _) if not any(
+            isinstance(o, Chain) for o in others
+        ):
+            return _combined(tuple(Chain((letter, each), ("!=",)) for each in (value, *others)), "and")
         case Group("", "", items, separator) if all(isinstance(item, (Chain, Group, Union)) for item in items):
             return _combined(items, separator)
         case Union(items, minus):

@@ -46,6 +46,18 @@ def option(text: str) -> str | None:
     return match[1]
 
 
+def option_text(text: str) -> str:
+    """What an option says after its letter (`\\textbf{(C)}\\ 12` says 12); empty when it is the letter alone."""
+    match = _LETTER.match(text)
+    return text[match.end(1) :].lstrip(" })\\.:,~;") if match else ""
+
+
+def options(text: str) -> frozenset[str] | None:
+    """The letters of several options: `A, C, D`, `A and C`, `ACD`; None for anything else."""
+    bare = re.sub(r"\\(?:text|textbf|mathrm|mathbf)\b|[{}()\\$ ]|\band\b|,", "", text[:80])
+    return frozenset(bare) if re.fullmatch(r"[A-H]{2,8}", bare) and len(set(bare)) == len(bare) else None
+
+
 def bare_words(text: str) -> str:
     """Words without LaTeX wrappers, case, punctuation and articles."""
     text = re.sub(r"\\(?:text|textbf|textit|textrm|textnormal|mathrm|mathbf|mbox|operatorname|emph)\b", " ", text)
