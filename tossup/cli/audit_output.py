@@ -42,7 +42,7 @@ def remarks(sets: Sequence[SetAudit], overall: SetAudit, rule: str) -> list[str]
         notes.append(f"{overall.undecided} rollouts ({share:.1%}) were undecided and are left out")
     if max(overall.cells.cells.n) == 1:
         notes.append(
-            "every problem has one answer, which says nothing of waste beyond the bounds; if that is not so, name the "
+            "every problem has one answer, which says next to nothing of waste; if that is not so, name the "
             "column that is the same for all answers to a problem with --map problem=COLUMN"
         )
     fitted = [e.group_size for e in overall.expected if e.method != "unbiased"]
@@ -99,7 +99,6 @@ def _expected(one: Expected) -> dict[str, Any]:
     for kind in KINDS:
         share: Share = getattr(one, kind)
         value[f"{kind}_interval"] = [share.low, share.high]
-        value[f"{kind}_bounds"] = share.bounds
     return {**value, "wasted_tokens": one.wasted_tokens, "method": one.method}
 
 
@@ -163,9 +162,8 @@ def _headline(one: SetAudit) -> str:
 
 def _expected_table(one: SetAudit) -> Table:
     has_tokens = any(e.wasted_tokens is not None for e in one.expected)
-    has_bounds = any(e.wasted.bounds is not None for e in one.expected)
     numbers = ["  G", "wasted", "90 % interval", "all right", "all wrong", *(["tokens"] if has_tokens else [])]
-    table = _table([], [*numbers, *(["bounds"] if has_bounds else []), "method"])
+    table = _table([], [*numbers, "method"])
     for e in one.expected:
         table.add_row(
             f"  {e.group_size}",
@@ -174,7 +172,6 @@ def _expected_table(one: SetAudit) -> Table:
             _percent(e.all_correct.value),
             _percent(e.all_wrong.value),
             *([_percent(e.wasted_tokens)] if has_tokens else []),
-            *([_range(*e.wasted.bounds) if e.wasted.bounds is not None else ""] if has_bounds else []),
             e.method,
         )
     return table
@@ -185,7 +182,7 @@ def _compact_table(sets: Sequence[SetAudit]) -> Table:
     unit = "problems" if sets[-1].observed is None else "groups"
     table = _table(["wasted share of"], [unit, "mean", *(f"G = {size}" for size in sizes)])
     for one in sets:
-        shares = [f"{e.wasted.value:.1%} ±{(e.wasted.high - e.wasted.low) / 2:.1%}" for e in one.expected]
+        shares = [f"{e.wasted.value:.1%} ({100 * e.wasted.low:.0f} to {100 * e.wasted.high:.0f})" for e in one.expected]
         table.add_row(escape(name_of(one.labels)), f"{one.units:,}", f"{one.mean:.3f}", *shares)
     return table
 

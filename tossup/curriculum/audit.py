@@ -1,8 +1,8 @@
 """The audit: what share of groups would teach nothing, for each set of problems and each group size, with intervals.
 
-Everything here works on the small table of cells (see `cells`), so that a hundred million rollouts cost one pass. The
-intervals are percentiles over bootstrap samples of problems, the fit repeated for each: with the fitted distribution
-held fixed they would be far too narrow. They speak of problems like these, not only of these.
+Everything here works on the small table of cells (see `cells`), so that a hundred million rollouts cost one pass.
+Intervals resample problems where every problem has enough answers, and come from the profile likelihood where a model
+is needed (see `profile`). Both speak of problems like these, not only of these.
 """
 
 from __future__ import annotations
@@ -13,30 +13,31 @@ from dataclasses import dataclass, field
 import numpy as np
 import polars as pl
 
-from tossup.curriculum import estimate
+from tossup.curriculum import estimate, profile
 from tossup.curriculum.cells import CellTable, cell_table, fold
 from tossup.curriculum.estimate import Floats
 from tossup.curriculum.rollouts import Rollouts
 from tossup.records import TossupError
 
-BOUNDED_SETS = 40
-"""Above so many sets only the whole gets bounds: a linear programme of 4 ms for each end of each share."""
-
 LEVEL = 0.9
 REPLICATES = 400
-"""Bootstrap samples behind an interval; fewer, but never under 100, where very many distinct (n, c) make each costly."""
+"""Bootstrap samples behind an interval."""
+
+ALLOWANCE = 1.3528
+"""Half the 90 % quantile of chi-square with one degree of freedom: the drop in log-likelihood that an interval allows."""
+
+PROFILE_GRID = 101
 
 KINDS = ("wasted", "all_correct", "all_wrong")
 
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """An estimated share of groups with its interval, and the bounds that n answers a problem leave open, if any."""
+    """An estimated share of groups with its interval."""
 
     value: float
     low: float
     high: float
-    bounds: tuple[float, float] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,9 +111,8 @@ def audit(
     if folded.filter(pl.col("n") > 0).is_empty():
         raise TossupError("no decided rollout in these sources: every reward is null, or there are no rows")
     sizes = sorted(set(group_sizes))
-    few = folded.select(labels).n_unique() <= BOUNDED_SETS
     sets = [
-        audit_set(dict(zip(labels, map(str, key), strict=True)), part, rollouts, sizes, bounds=few)
+        audit_set(dict(zip(labels, map(str, key), strict=True)), part, rollouts, sizes)
         for key, part in folded.group_by(*labels, maintain_order=True)
         if part["n"].max() != 0
     ]
@@ -124,8 +124,6 @@ def audit_set(
     part: pl.DataFrame,
     rollouts: Rollouts,
     group_sizes: Sequence[int],
-    *,
-    bounds: bool = True,
 ) -> SetAudit:
     """Audit the cells of one set; see `audit`."""
     decided = part.filter(pl.col("n") > 0)
@@ -143,7 +141,7 @@ def audit_set(
         mean=float(weights @ rate / units),
         equal_reward=float(several["equal"].sum()) / max(1, int(several["units"].sum())),
         observed=_observed(part, rollouts.has_tokens) if rollouts.grouped else None,
-        expected=tuple(_expected(table, group_sizes, bounds=bounds)),
+        expected=tuple(_expected(table, group_sizes, grouped=rollouts.grouped)),
         cells=table,
     )
 
@@ -170,54 +168,72 @@ def _observed(part: pl.DataFrame, has_tokens: bool) -> Observed:
     )
 
 
-def _expected(table: CellTable, group_sizes: Sequence[int], *, bounds: bool) -> list[Expected]:
-    """Row 0 of everything is the estimate; the rows below it are the bootstrap samples, refitted."""
+def _expected(table: CellTable, group_sizes: Sequence[int], *, grouped: bool) -> list[Expected]:
     cells = table.cells
-    needs_fit = bool((cells.n < max(group_sizes)).any())
-    cost = 4.0 * len(cells.n) * estimate.GRID_SIZE * estimate.em_steps(float(table.weights.sum()))
-    replicates = int(np.clip(2e10 / cost, 100, REPLICATES)) if needs_fit else REPLICATES
-    weights_RJ = np.vstack([table.weights, table.resampled(replicates)])
-    mix_RK = cells.fit(weights_RJ) if needs_fit else None
-    typical = _median(cells.n, table.weights) if bounds else None
-    return [_expected_at(table, size, weights_RJ, mix_RK, typical) for size in group_sizes]
+    weights_RJ = np.vstack([table.weights, table.resampled(REPLICATES)])
+    beyond = [size for size in group_sizes if (cells.n < size).any()]
+    mix_RK = cells.fit(table.weights[None]) if beyond else None
+    ends = _profiled(table, beyond, ALLOWANCE * (_design_effect(table) if grouped else 1.0)) if beyond else {}
+    found = []
+    for size in group_sizes:
+        right, wrong = cells.values(size, mix_RK)
+        per_cell = {"wasted": right + wrong, "all_correct": right, "all_wrong": wrong}
+        if size in ends:
+            weights = table.weights / table.weights.sum()
+            shares = {kind: _covered(float(v[0] @ weights), *ends[size][kind]) for kind, v in per_cell.items()}
+        else:
+            shares = {kind: _resampled((weights_RJ @ v[0]) / weights_RJ.sum(axis=1)) for kind, v in per_cell.items()}
+        enough = cells.n >= size
+        tokens = float(right[0] @ table.tokens_right + wrong[0] @ table.tokens_wrong)
+        found.append(
+            Expected(
+                group_size=size,
+                method="unbiased" if enough.all() else "mixed" if enough.any() else "fitted",
+                wasted_tokens=tokens / float(table.tokens_all.sum()) if table.has_tokens else None,
+                **shares,
+            )
+        )
+    return found
 
 
-def _expected_at(
-    table: CellTable, size: int, weights_RJ: Floats, mix_RK: Floats | None, typical: int | None
-) -> Expected:
-    """`typical` is the usual number of answers a problem, for the bounds; None leaves the bounds out."""
-    cells = table.cells
-    right, wrong = cells.values(size, mix_RK)
-    per_cell = {"wasted": right + wrong, "all_correct": right, "all_wrong": wrong}
-    open_ends: dict[str, tuple[float, float] | None] = dict.fromkeys(KINDS)
-    if mix_RK is not None and typical is not None and size > 2 * typical:
-        chance_right, chance_wrong = estimate.uniform_share(estimate.grid(), size)
-        chances = {"wasted": chance_right + chance_wrong, "all_correct": chance_right, "all_wrong": chance_wrong}
-        open_ends = {kind: estimate.bounds(typical, mix_RK[0], chance) for kind, chance in chances.items()}
-    shares = {
-        kind: _share((weights_RJ * v).sum(axis=1) / weights_RJ.sum(axis=1), open_ends[kind])
-        for kind, v in per_cell.items()
-    }
-    enough = cells.n >= size
-    tokens = float(right[0] @ table.tokens_right + wrong[0] @ table.tokens_wrong)
-    return Expected(
-        group_size=size,
-        method="unbiased" if enough.all() else "mixed" if enough.any() else "fitted",
-        wasted=shares["wasted"],
-        all_correct=shares["all_correct"],
-        all_wrong=shares["all_wrong"],
-        wasted_tokens=tokens / float(table.tokens_all.sum()) if table.has_tokens else None,
-    )
-
-
-def _share(values_R: Floats, open_ends: tuple[float, float] | None) -> Share:
-    value = float(values_R[0])
+def _resampled(values_R: Floats) -> Share:
+    """The first value with the percentiles of the others."""
     tail = (1.0 - LEVEL) / 2.0
     low, high = np.quantile(values_R[1:], [tail, 1.0 - tail])
-    return Share(value, min(float(low), value), max(float(high), value), open_ends)
+    return _covered(float(values_R[0]), float(low), float(high))
 
 
-def _median(values: estimate.Ints, weights: Floats) -> int:
-    order = np.argsort(values, kind="stable")
-    reached = np.cumsum(weights[order]) >= weights.sum() / 2.0
-    return int(values[order][np.argmax(reached)])
+def _covered(value: float, low: float, high: float) -> Share:
+    return Share(value, min(low, value), max(high, value))
+
+
+def _profiled(table: CellTable, sizes: Sequence[int], allowance: float) -> dict[int, dict[str, tuple[float, float]]]:
+    """Profile likelihood intervals by group size and kind."""
+    points = estimate.grid(PROFILE_GRID)
+    likelihood = estimate.likelihood_JK(table.cells.n, table.cells.c, points)
+    functionals = []
+    for size in sizes:
+        right, wrong = estimate.uniform_share(points, size)
+        functionals += [right + wrong, right, wrong]
+    low, high = profile.interval(likelihood, table.weights, np.array(functionals), allowance)
+    ends = list(zip(low.tolist(), high.tolist(), strict=True))
+    return {size: dict(zip(KINDS, ends[3 * at : 3 * at + 3], strict=True)) for at, size in enumerate(sizes)}
+
+
+def _design_effect(table: CellTable) -> float:
+    """How much more the mean waste varies than if every group were of another problem: at least 1.
+
+    Groups of one problem resemble each other, so that many visits to few problems say less than their number suggests.
+    The likelihood counts them as independent; its allowance is scaled by this ratio of variances.
+    """
+    size = max(2, int(np.median(table.cells.n)))
+    right, wrong = estimate.subset_shares(table.cells.n, table.cells.c, size)
+    known = np.isfinite(right)
+    weights = table.weights[known]
+    if weights.sum() == 0:
+        return 1.0
+    away = (right + wrong)[known]
+    away = away - away @ weights / weights.sum()
+    alone = float(weights @ away**2)
+    together = float(((table.units_BJ[:, known] @ away) ** 2).sum())
+    return max(1.0, together / alone) if alone > 0 else 1.0

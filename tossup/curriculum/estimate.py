@@ -1,17 +1,16 @@
 """How many groups of G answers would be uniform, from n answers a problem. Pure functions of counts.
 
 A problem that is solved with probability p gives a group whose answers are all right with probability p^G and all wrong
-with (1-p)^G. What is known of p is c right of n. Three cases, told apart per problem:
+with (1-p)^G. What is known of p is c right of n. Two cases, told apart per problem:
 
 G <= n   C(c,G) / C(n,G) and C(n-c,G) / C(n,G): the share of the size-G subsets of the n answers that are uniform. It is
          unbiased for any p (a U-statistic; Hoeffding 1948), so its mean over problems needs no model of the pool.
 G > n    no unbiased estimate exists: the problem's posterior expectation under a distribution of p fitted to the whole
          pool, nonparametric maximum likelihood on a grid (Kiefer and Wolfowitz 1956) by EM that stops early. The
          full maximum likelihood fit is a handful of spikes; stopping keeps it smooth and lowers the error.
-G > 2n   beside that, bounds: the least and the largest share over all distributions of p that give the first n answers
-         the same law as the fit does. n answers cannot tell these apart, however many problems there are.
 
-Intervals resample problems and refit (see `audit`). The formulas with their assumptions are in docs/statistics.md.
+Intervals: problems are resampled where every estimate is unbiased, and profile likelihood beyond (see `profile`), which
+widens to what n answers cannot tell. The formulas with their assumptions are in docs/statistics.md.
 
 Shapes: J cells, which are the distinct (n, c) pairs; K grid points of p; R rows of weights, one a bootstrap replicate.
 """
@@ -117,26 +116,3 @@ class Cells:
     def fit(self, weights_RJ: Floats) -> Floats:
         """The smoothed nonparametric fit for each row of weights."""
         return fit(weights_RJ, likelihood_JK(self.n, self.c, grid()), em_steps(float(weights_RJ[0].sum())))
-
-
-def bounds(n: int, mix_K: Floats, value_K: Floats) -> tuple[float, float]:
-    """Least and largest mean of `value_K` over the distributions on the grid that give n answers the same law as `mix_K`.
-
-    A linear programme: the n + 1 probabilities of 0 to n right answers are held, which are n moments of p.
-
-    Raises:
-        RuntimeError: the solver failed, which would be a defect, since `mix_K` itself is feasible.
-    """
-    from scipy.optimize import linprog  # type: ignore[import-untyped]
-
-    k = np.arange(n + 1)
-    law = likelihood_JK(np.full(n + 1, n), k, grid(len(mix_K)))
-    ends = []
-    for sign in (1.0, -1.0):
-        # Row by row the likelihoods are scaled to a largest value of 1, which keeps the programme well conditioned.
-        found = linprog(sign * value_K, A_eq=law, b_eq=law @ mix_K, bounds=(0, 1), method="highs")
-        if found.status != 0:
-            raise RuntimeError(f"the bounds at n = {n} could not be solved: {found.message}")
-        ends.append(sign * float(found.fun))
-    value = float(mix_K @ value_K)
-    return min(ends[0], value), max(ends[1], value)
