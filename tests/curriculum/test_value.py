@@ -69,10 +69,11 @@ def test_bounds_and_symmetry(a: float, b: float, size: int) -> None:
 
 
 def test_no_overflow_at_the_ends() -> None:
-    for a, b in ((0.01, 5000.0), (5000.0, 0.01), (1e-2, 1e-2)):
+    for a, b in ((0.01, 5000.0), (5000.0, 0.01), (1e-2, 1e-2), (300.0, 200.0)):
         p = beta_binomial(np.array(a), np.array(b), 1024)
         assert np.isfinite(p).all()
         assert p.sum() == pytest.approx(1.0)
+        assert expected_std(np.array(a), np.array(b), 1024) == pytest.approx(p @ group_std(1024), rel=1e-9)
 
 
 def test_the_best_rate_is_a_half_or_lower_with_headroom() -> None:

@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 
 from tossup.curriculum.belief import Belief, BeliefRule
 from tossup.curriculum.prior import FeaturePrior, Indices, Prior, State, TagPrior
-from tossup.curriculum.value import Aim, Floats, expected_signal, informative_chance, price, signal_at
+from tossup.curriculum.value import Aim, Floats, expected_signal, price, signal_at
 from tossup.curriculum.watch import MIXED, Watch
 
 
@@ -227,10 +227,6 @@ class TossUp:
         signal = expected_signal(a, b, self.group_size, self.rule.aim)
         worth: Floats = np.where(self.watch.parked(index), 0.0, signal / self._divisor(index))
         return worth
-
-    def expected_yield(self, index: Indices, step: int) -> float:
-        """The expected share of informative groups among these problems."""
-        return float(informative_chance(*self.belief.posterior(index, step), self.group_size).mean())
 
     def rates(self, step: int) -> Floats:
         """The believed success rate of every problem."""
