@@ -34,7 +34,7 @@ import sys
 import types
 from typing import Any
 
-from tossup.sandbox import chroot, kernel, landlock, namespaces, seccomp
+from tossup.sandbox import kernel, landlock, namespaces, seccomp
 from tossup.sandbox.child import RUNNING, Jail, Job, become_program, limit_all_runs, prepare_streams
 from tossup.sandbox.watch import Watch
 
@@ -102,6 +102,10 @@ class Zygote:
             namespaces.build_root(config["readable"], config["devices"])
         else:
             os.chdir("/")
+        if backend == "chroot":
+            from tossup.sandbox import chroot  # here, because other backends' runs would carry along what it imports
+
+            chroot.import_everything()
         self._preload(config)
         if backend == "chroot":
             chroot.enter_empty_root()
@@ -118,8 +122,6 @@ class Zygote:
 
     def _preload(self, config: dict[str, Any]) -> None:
         sys.path += config["site"]
-        if config["backend"] == "chroot":
-            chroot.import_everything()
         for name in (*COMMON.split(), *config["preload"]):
             importlib.import_module(name)
         random.seed(0)  # every run starts from this state: rewards repeat
