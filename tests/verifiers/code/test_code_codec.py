@@ -11,7 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tossup.verifiers.code.codec import MAX_COLLISIONS, MAX_DEPTH, CodecError, Decoder, Encoder, Opaque
+from tossup.verifiers.code.codec import MAX_COLLISIONS, MAX_DEPTH, CodecError, Opaque
+from tossup.verifiers.code.decode import Decoder
+from tossup.verifiers.code.encode import Encoder
 from tossup.verifiers.code.library import install
 
 install()

@@ -4,7 +4,7 @@ Two ways to be asked, both started with one JSON payload on stdin (`prelude`: tr
 
     calls()   all calls at once: `entry` and `calls`, a document of [positional, keyword] pairs. Answers line by line on what
               was stdout, one per call. No expected value ever enters this process.
-    serve()   a conversation with the tests process over two pipes (`proxy.py`): one request, one answer, until it hangs up.
+    serve()   a conversation with the tests process over two pipes (`testing.py`): one request, one answer, until it hangs up.
 
 Model code can change anything here, this file included. That is no weakness: all that leaves is plain data, which the judge
 or the tests process compares outside with answers that this process does not hold.
@@ -24,7 +24,9 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
-from tossup.verifiers.code.codec import CodecError, Decoder, Encoder, Json, type_name
+from tossup.verifiers.code.codec import CodecError, Json, type_name
+from tossup.verifiers.code.decode import Decoder
+from tossup.verifiers.code.encode import Encoder
 from tossup.verifiers.code.wire import Channel, quiet_stdout, read_all, write_all
 
 MODULE = "solution"

@@ -2,7 +2,7 @@
 
 from tossup.verifiers.code.candidate import calls, serve
 from tossup.verifiers.code.library import install
-from tossup.verifiers.code.proxy import run
+from tossup.verifiers.code.testing import run
 
 __all__ = ["calls", "run", "serve"]
 

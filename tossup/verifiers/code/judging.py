@@ -3,7 +3,7 @@
     host (here)                             jailed processes
     StdinTask   run_many, one per case  ->  the program itself; what it prints is compared here
     CallsTask   run                     ->  candidate.calls: gets arguments, gives results; compared here
-    ChecksTask  converse                ->  candidate.serve and proxy.run; the verdict comes from the tests' process only
+    ChecksTask  converse                ->  candidate.serve and testing.run; the verdict comes from the tests' process only
 
 No expected value enters a process that holds model code. A failure of the sandbox is UNDECIDED; whatever the program does to
 itself is WRONG.
@@ -20,12 +20,14 @@ from typing import Any
 
 from tossup.records import Verdict, correct, undecided, wrong
 from tossup.sandbox import Limits, Outcome, Result, Sandbox
-from tossup.verifiers.code.codec import CodecError, Decoder, Encoder, Json
+from tossup.verifiers.code.codec import CodecError, Json
 from tossup.verifiers.code.compare import output_difference, shown
+from tossup.verifiers.code.decode import Decoder
+from tossup.verifiers.code.encode import Encoder
 from tossup.verifiers.code.library import install
 from tossup.verifiers.code.task import Bounds, Call, CallsTask, ChecksTask, StdinTask, Task
 
-JAILED = ("codec", "library", "wire", "candidate", "minipytest", "proxy")
+JAILED = ("codec", "encode", "decode", "library", "wire", "candidate", "minipytest", "proxy", "testing")
 """The files that the jailed processes load, each after those that it imports."""
 TESTS_CPU_SECONDS = 20.0
 """CPU time for trusted test code, beyond what the program may use itself."""

@@ -13,20 +13,9 @@ import fractions
 import sys
 from typing import Any
 
-from tossup.verifiers.code.codec import (
-    LIBRARY,
-    READERS,
-    SPECIAL,
-    CodecError,
-    Decoder,
-    Encoder,
-    Json,
-    LibraryType,
-    Opaque,
-    checked_keys,
-    register,
-    replace_all,
-)
+from tossup.verifiers.code.codec import LIBRARY, MUTABLE, CodecError, Json, LibraryType, Opaque, replace_all
+from tossup.verifiers.code.decode import READERS, Decoder, checked_keys
+from tossup.verifiers.code.encode import SPECIAL, WRITERS, Encoder
 
 MAX_EXPONENT = 20_000
 """Decimal exponents beyond this may not cross: comparing such a number with a fraction would write it out."""
@@ -107,6 +96,14 @@ def _fraction(parts: list[int]) -> fractions.Fraction:
 
 def _unused(value: Any) -> Any:
     raise CodecError("written by a special form")
+
+
+def register(name: str, entry: LibraryType) -> None:
+    """Let a library type cross under this name."""
+    LIBRARY[name] = entry
+    WRITERS[entry.kind] = lambda to, v, depth: {"x": [name, to.put(entry.write(v), depth)]}
+    if entry.refill is not None:
+        MUTABLE[entry.kind] = entry.refill
 
 
 def install() -> None:
