@@ -1,13 +1,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tossup.curriculum.baselines import Mopps
 from tossup.curriculum.belief import BeliefRule
 from tossup.curriculum.sampler import Draw, Observation, Sampler, TossUp, TossUpRule, Uniform
 from tossup.curriculum.value import Aim, Floats
@@ -157,42 +157,42 @@ def test_a_problem_seen_twice_in_a_step_counts_twice() -> None:
     np.testing.assert_allclose(twice.rates(1), one_by_one.rates(1))
 
 
-def poisoned(rng: np.random.Generator, n: int, learn: float) -> Callable[[int], Floats]:
-    """Rates of a pool that learns: 5 % wrong keys (never right), 10 % coin flips, the rest sound and rising."""
-    kind = rng.random(n)
-    start = rng.normal(-1, 2.5, n)
+def poisoned(sampler: Sampler, n: int, steps: int) -> tuple[Floats, list[list[int]]]:
+    """A pool that gets easier by itself, with 5 % wrong keys, 10 % coin flips and a verifier that fails one time in five.
 
-    def rates(step: int) -> Floats:
-        sound = 1 / (1 + np.exp(-(start + learn * step)))
-        return np.where(kind < 0.05, 0.0, np.where(kind < 0.15, 0.5, sound))
-
-    return rates
+    Gives a number per problem (below 0.05: wrong key; from 0.05 to 0.15: coin flip) and the draws of each step.
+    """
+    rng = np.random.default_rng(5)
+    kind, start = rng.random(n), rng.normal(-1, 2.5, n)
+    drawn = []
+    for step in range(steps):
+        sound = 1 / (1 + np.exp(-(start + 0.01 * step)))
+        p = np.where(kind < 0.05, 0.0, np.where(kind < 0.15, 0.5, sound))
+        draws, noise, seen = sampler.choose(16, step), np.random.default_rng([1, step]), []
+        for d in draws:
+            decided = int(noise.binomial(G, 0.8))
+            seen.append(Observation(d.index, int(noise.binomial(decided, p[d.index])), decided, 100.0))
+        sampler.observe(step, seen)
+        drawn.append(indices(draws))
+    return kind, drawn
 
 
 @pytest.mark.parametrize("aim", list(Aim))
-def test_a_poisoned_pool_does_not_fixate_the_sampler(aim: Aim) -> None:
-    rng, n = np.random.default_rng(5), 400
-    kind_rng = np.random.default_rng(5).random(n)
-    coins, wrong_keys = np.flatnonzero((kind_rng >= 0.05) & (kind_rng < 0.15)), np.flatnonzero(kind_rng < 0.05)
-    rates = poisoned(rng, n, learn=0.03)
-    sampler = toss_up(n, rule=TossUpRule(aim=aim))
-    late: list[int] = []
-    for step in range(300):
-        draws = sampler.choose(16, step)
-        p, noise = rates(step), np.random.default_rng([1, step])
-        seen = []
-        for d in draws:
-            decided = int(noise.binomial(G, 0.8))  # the verifier fails one time in five
-            seen.append(Observation(d.index, int(noise.binomial(decided, p[d.index])), decided, 100.0))
-        sampler.observe(step, seen)
-        if step >= 100:
-            late += indices(draws)
-    share_of_coins = np.isin(late, coins).mean()
-    assert share_of_coins < 0.35  # ideal toss-ups, a tenth of the pool; without the counter they take most of the draws
+def test_a_poisoned_pool_does_not_fixate_the_sampler_and_the_lists_find_the_poison(aim: Aim) -> None:
+    sampler = toss_up(400, rule=TossUpRule(aim=aim))
+    kind, drawn = poisoned(sampler, 400, 900)
+    coins, wrong_keys = np.flatnonzero((kind >= 0.05) & (kind < 0.15)), np.flatnonzero(kind < 0.05)
+    _, by_mopps = poisoned(Mopps(400, 0), 400, 600)
+
+    def share(steps: list[list[int]]) -> float:
+        return float(np.isin(np.concatenate(steps[200:600]), coins).mean())
+
+    assert share(drawn) < 0.25
+    assert share(drawn) < 0.6 * share(by_mopps)
     listed = sampler.lists()
-    assert np.isin(listed["stuck"], coins).mean() > 0.5
-    assert np.isin(coins, listed["stuck"]).mean() > 0.5
-    assert np.isin(wrong_keys, listed["parked_hard"]).mean() > 0.5
+    assert np.isin(listed["stuck"], coins).mean() > 0.7
+    assert np.isin(coins, listed["stuck"]).mean() > 0.7
+    assert np.isin(wrong_keys, listed["parked_hard"]).mean() > 0.7
 
 
 RULES = [TossUpRule(), TossUpRule(belief=BeliefRule((0.3, 0.9), (0.4, 2.5)), candidates=40)]
