@@ -101,6 +101,7 @@ def test_literal_refuses_names_and_calls():
         ("assert sorted(sum(3)) == [1]", "", ("sum",), ""),
         ("inputs = [[1]]\nfor i in inputs:\n    assert len(i) == sum(*i)", "assert sum(1) == 1", ("sum",), ""),
         ("assert copy(1) == 1", "", ("copy",), ""),
+        ("assert chain([Pair(5, 24)]) == 1", "", ("Pair", "chain"), ""),
         ("import math\nassert f(math.pi) == 3", "", ("f",), ""),
         ("assert g(f(1)) == 2", "", ("f", "g"), ""),
         ("def h(x):\n    return k(x)\nassert f(1) == h(1)", "", ("f", "k"), ""),

@@ -18,7 +18,7 @@ from importlib import resources
 from threading import Lock
 from typing import Any
 
-from tossup.records import Verdict, correct, undecided, wrong
+from tossup.records import TossupError, Verdict, correct, undecided, wrong
 from tossup.sandbox import Limits, Outcome, Result, Sandbox
 from tossup.verifiers.code.codec import CodecError, Json
 from tossup.verifiers.code.compare import output_difference, shown
@@ -79,7 +79,10 @@ class Judge:
                 modules = {f"{__package__}.{name}": str(package / f"{name}.py") for name in JAILED}
                 modules["code_judge"] = str(package / "jailed.py")
                 preload = ("numpy",) if numpy else ()
-                self._boxes[numpy] = Sandbox(self._backend, self._workers, preload, modules=modules)
+                try:
+                    self._boxes[numpy] = Sandbox(self._backend, self._workers, preload, modules=modules)
+                except ValueError as e:
+                    raise TossupError(f"the sandbox for programs (TOSSUP_SANDBOX): {e}") from e
             return self._boxes[numpy]
 
     def _stdin(self, task: StdinTask, program: str, bounds: Bounds) -> Verdict:

@@ -160,7 +160,7 @@ def _fields(value: Any) -> Mapping[str, Any]:
 def _run_class(kind: type, fixtures: Mapping[str, Any]) -> int:
     passed = 0
     own = {f.tossup_fixture: f for f in vars(kind).values() if "tossup_fixture" in _fields(f)}
-    for name, function in vars(kind).items():
+    for name, function in list(vars(kind).items()):
         if not (name.startswith("test") and inspect.isfunction(function)):
             continue
         instance = kind()
