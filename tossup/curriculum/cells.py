@@ -14,7 +14,7 @@ import numpy as np
 import polars as pl
 
 from tossup.curriculum.estimate import Cells, Floats
-from tossup.curriculum.rollouts import Rollouts
+from tossup.curriculum.rollouts import Rollouts, collected
 
 BUCKETS = 65_536
 RESAMPLED = 2_048
@@ -63,7 +63,7 @@ def fold(rollouts: Rollouts, by: Sequence[str]) -> pl.DataFrame:
         sums += [pl.col("tokens").sum(), *(value.sum().alias(f"mean_{name}") for name, value in mean.items())]
     bucket = (pl.col("problem") % BUCKETS).cast(pl.UInt32).alias("bucket")
     cells = rollouts.units.group_by(*by, bucket, "n", "c").agg(pl.len().alias("units"), *sums)
-    table = cells.collect(engine="streaming").sort(*by, "bucket", "n", "c")
+    table = collected(cells).sort(*by, "bucket", "n", "c")
     return (
         table
         if rollouts.has_tokens

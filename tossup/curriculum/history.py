@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from tossup.curriculum.rollouts import Rollouts
+from tossup.curriculum.rollouts import Rollouts, collected
 from tossup.records import TossupError
 
 LONGEST_STREAK = 6
@@ -57,15 +57,15 @@ def history(
         raise TossupError("visits need groups in time: a `step` or `group` column, or lists of counts a visit")
     n, c = pl.col("n"), pl.col("c")
     problem = (*rollouts.keys, "problem")
-    table = rollouts.units.select(
+    visits = rollouts.units.select(
         *problem,
         "order",
         rate=c / pl.max_horizontal(n, 1),
         all_correct=(n > 1) & (c == n),
         all_wrong=(n > 1) & (c == 0),
         wasted=(n < 2) | (c == n) | (c == 0),
-    ).collect(engine="streaming")
-    table = table.sort(*problem, "order").with_columns(visit=pl.int_range(1, pl.len() + 1).over(problem))
+    )
+    table = collected(visits).sort(*problem, "order").with_columns(visit=pl.int_range(1, pl.len() + 1).over(problem))
     groupings = ((), tuple(by)) if by else ((),)
     found = [w for first, last in windows for keys in groupings for w in _windows(table, first, last, keys)]
     return found, _persistence(table, problem)

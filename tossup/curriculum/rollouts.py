@@ -75,6 +75,18 @@ def read_rollouts(
     return Rollouts(units, keys, grouped, has_tokens)
 
 
+def collected(table: pl.LazyFrame) -> pl.DataFrame:
+    """Run a query over rollouts in the streaming engine.
+
+    Raises:
+        TossupError: a row deep in a file is not what its beginning promised, or the file ends in the middle of one.
+    """
+    try:
+        return table.collect(engine="streaming")
+    except (pl.exceptions.PolarsError, OSError) as e:
+        raise TossupError(f"the rollouts cannot be read to their end: {str(e).splitlines()[0]}") from e
+
+
 def _read(path: Path, keys: Sequence[str], mapping: Mapping[str, str], criterion: Criterion) -> Rollouts:
     if not path.exists():
         raise TossupError(f"{path}: no such file or folder")

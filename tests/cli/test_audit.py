@@ -1,0 +1,110 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tossup.cli import main
+from tossup.cli.audit import parse_sizes, parse_windows
+
+
+def run(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> tuple[int, str, str]:
+    with pytest.raises(SystemExit) as exit_:
+        main(arguments)
+    printed = capsys.readouterr()
+    return int(exit_.value.code or 0), printed.out, printed.err
+
+
+@pytest.fixture
+def rollouts(tmp_path: Path) -> Path:
+    path = tmp_path / "r.jsonl"
+    rows = [
+        {"id": f"{i}", "dataset": "odd" if i % 2 else "even", "correct": [1] * (i % 9) + [0] * (8 - i % 9)}
+        for i in range(40)
+    ]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
+def test_json_gives_every_share_by_dataset_and_group_size(rollouts: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = run(["audit", str(rollouts), "--group-size", "4..16", "--json"], capsys)
+    assert code == 0
+    value = json.loads(out)
+    assert value["group_sizes"] == [4, 8, 16]
+    assert set(value["datasets"]) == {"odd", "even"}
+    share = value["datasets"]["odd"]["group_size"]["8"]
+    assert share["wasted"] == pytest.approx(share["all_correct"] + share["all_wrong"], abs=2e-6)
+    assert share["wasted_interval"][0] <= share["wasted"] <= share["wasted_interval"][1]
+    assert share["method"] == "unbiased"
+    assert value["all"]["units"] == 40
+    # Problems 0, 9, 18, 27 and 36 are solved 0 of 8 times, problems 8, 17, 26 and 35 always.
+    assert value["all"]["group_size"]["8"]["wasted"] == pytest.approx(9 / 40)
+    assert any("fitted model" in remark for remark in value["remarks"])
+
+
+def test_the_table_names_sets_and_sizes(rollouts: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, err = run(["audit", str(rollouts), "--group-size", "4,16"], capsys)
+    assert code == 0
+    assert "odd: 20 problems" in out
+    assert "all: 40 problems" in out
+    assert "unbiased" in out
+    assert "fitted model" in err
+
+
+def test_many_sets_get_a_line_each(rollouts: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = run(["audit", str(rollouts), "--by", "id"], capsys)
+    assert code == 0
+    assert "G = 32" in out
+    assert len(out.splitlines()) < 60
+
+
+def test_visits_are_shown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "v.jsonl"
+    path.write_text(json.dumps({"id": "a", "correct_of_4": [0, 0, 2, 4]}) + "\n")
+    code, out, _ = run(["audit", str(path), "--visits", "1,2.."], capsys)
+    assert code == 0
+    assert "2 to the end" in out
+    assert "after a mixed one 100.0%" in out
+    _, out, _ = run(["audit", str(path), "--visits", "1", "--json"], capsys)
+    assert json.loads(out)["visits"][0]["wasted"] == 1.0
+
+
+@pytest.mark.parametrize(
+    ("extra", "code", "message"),
+    [
+        (["--group-size", "1"], 2, "at least 2"),
+        (["--group-size", "four"], 2, "expected numbers"),
+        (["--map", "problem"], 2, "expected ROLE=COLUMN"),
+        (["--visits", "0..3"], 2, "count from 1"),
+        (["--visits", "a"], 2, "expected ranges"),
+        (["--correct-if", "maybe"], 1, "expected a comparison"),
+        (["--visits", "1.."], 1, "visits need groups"),
+        (["--map", "reward=nope"], 1, "no column 'nope'"),
+    ],
+)
+def test_wrong_use_is_told(
+    rollouts: Path, capsys: pytest.CaptureFixture[str], extra: list[str], code: int, message: str
+) -> None:
+    got, out, err = run(["audit", str(rollouts), *extra], capsys)
+    assert got == code
+    assert out == ""
+    assert message in err
+
+
+def test_a_missing_and_a_broken_file_end_without_a_traceback(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["audit", str(tmp_path / "none.jsonl")], capsys)[0] == 1
+    broken = tmp_path / "broken.jsonl"
+    broken.write_text('{"id": "a", "reward": 1}\n{"id": "b", "rew')
+    code, _, err = run(["audit", str(broken)], capsys)
+    assert code == 1
+    assert "broken.jsonl" in err
+    assert "Traceback" not in err
+
+
+def test_sizes_and_windows() -> None:
+    assert parse_sizes("4..32,5") == [4, 8, 16, 32, 5]
+    assert parse_sizes("3..10") == [3, 6]
+    assert parse_windows("1,2..4,7..") == [(1, 1), (2, 4), (7, None)]
