@@ -76,7 +76,7 @@ def enter(jail: Jail, job: Job) -> tuple[bytes, int]:
     if jail.namespaces:
         namespaces.fresh_tmp(job.file_bytes)
     source = os.pread(job.fds[0], os.fstat(job.fds[0]).st_size, 0)
-    limit_resources(job)
+    limit_resources(job, jail.namespaces)
     kernel.drop_privileges()
     kernel.die_with_parent()
     if os.getppid() != jail.parent:
@@ -102,13 +102,15 @@ def arrange_descriptors(job: Job) -> int:
     return code
 
 
-def limit_resources(job: Job) -> None:
+def limit_resources(job: Job, own_user_namespace: bool) -> None:
     """Limits that the kernel holds; the zygote watches CPU time, wall time and threads besides."""
     limit(resource.RLIMIT_CPU, int(job.cpu_seconds) + 2)
     limit(resource.RLIMIT_DATA, job.memory_bytes)
     limit(resource.RLIMIT_AS, job.memory_bytes + ADDRESS_SPACE_SLACK)
     limit(resource.RLIMIT_FSIZE, job.file_bytes)
     limit(resource.RLIMIT_NOFILE, job.open_files)
+    if own_user_namespace:  # elsewhere the host's own threads count too; and uid 0 is not bound by it anywhere
+        limit(resource.RLIMIT_NPROC, job.threads + 2)
 
 
 def limit_all_runs() -> None:
