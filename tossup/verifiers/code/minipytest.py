@@ -123,11 +123,18 @@ def fail(reason: str = "", **_: Any) -> None:
     raise AssertionError(reason)
 
 
+def _missing(name: str) -> Any:
+    if name.startswith("__"):
+        raise AttributeError(name)
+    raise UnsupportedError(f"the tests use pytest.{name}, which is not here")
+
+
 def module() -> types.ModuleType:
     """What `import pytest` gives."""
     pytest = types.ModuleType("pytest")
     names = {"raises": raises, "approx": Approx, "mark": Marks(), "fixture": fixture, "skip": skip, "fail": fail}
     vars(pytest).update(names, param=lambda *values, **_: values if len(values) != 1 else values[0])
+    vars(pytest)["__getattr__"] = _missing
     return pytest
 
 

@@ -21,6 +21,8 @@ from tossup.verifiers.code.wire import Channel, UnsupportedError
 PASSABLE = (types.FunctionType, types.BuiltinFunctionType, types.MethodType, types.MethodDescriptorType, type)
 """What of the tests' own objects goes to model code as a function to call back."""
 SHOWN = 160
+MAX_BASES = 16
+"""Of an exception class of model code; what lies beyond is left out."""
 T = TypeVar("T")
 
 
@@ -237,11 +239,13 @@ class Link:
         raise CodecError(f"the result cannot cross: {parts[0] if parts else 'no answer'!s:.{SHOWN}}")
 
     def _exception(self, names: list[str], message: str) -> BaseException:
-        kind = self.exception_class(names)
+        kind = self.exception_class(names[:MAX_BASES])
         try:
-            return kind(message)
+            error = kind(message)
         except TypeError:  # a class that wants other arguments
-            return CandidateError(f"{names[0]}: {message}")
+            error = CandidateError(f"{names[0]}: {message}")
+        error.crossed = True  # type: ignore[attr-defined]  # tells it from one that the tests' own code raises
+        return error
 
     def _decoder(self) -> Decoder:
         names = {n: c for c, n in self.classes.items()}

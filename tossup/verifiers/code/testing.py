@@ -69,6 +69,8 @@ def _judge(link: Link, payload: dict[str, Any]) -> tuple[str, str]:
     except UnsupportedError as e:
         return "unsupported", str(e)
     except BaseException as e:  # noqa: BLE001  (any exception is a failed test)
+        if isinstance(e, ImportError) and not hasattr(e, "crossed"):
+            return "unsupported", f"the tests import what is not here: {_shown(e)}"
         return "fail", _failed_line(e, payload["code"], link.last)
     if link.calls == 0:
         return "unsupported", "the tests never called the program"
