@@ -133,8 +133,9 @@ def test_the_same_command_shows_a_finished_run_and_more_steps_continue_it(whole:
     short = tmp_path / "run"
     train(config(short, steps=3), Silent())
     again = Silent()
-    train(config(short, steps=3), again)
+    summary = train(config(short, steps=3), again)
     assert again.steps == []
+    assert summary == json.loads((short / "summary.json").read_text())
     train(config(short), Silent())
     assert_same_run(short, whole)
 

@@ -131,6 +131,8 @@ class TrainConfig(Section):
     save_every: int = Field(1, ge=1, description="steps between checkpoints: what a kill can lose")
     keep_checkpoints: int = Field(2, ge=1, description="newest checkpoints kept")
     save_text: bool = Field(False, description="keep the answers' text beside the ledger")
+    log: Literal["", "tensorboard", "wandb", "trackio"] = Field("", description="a dashboard beside metrics.jsonl")
+    project: str = Field("tossup", description="the dashboard's project")
     rollout: RolloutConfig = RolloutConfig()
     curriculum: CurriculumConfig = CurriculumConfig()
     update: UpdateConfig = UpdateConfig()
@@ -168,7 +170,8 @@ class EvaluateConfig(MeasureConfig):
 
 
 FREE_TO_CHANGE = frozenset(
-    {"steps", "token_budget", "out", "save_every", "keep_checkpoints", "threads", "save_text", "keep", "limit", "k"}
+    {"steps", "token_budget", "out", "save_every", "keep_checkpoints", "threads", "save_text", "log", "project"}
+    | {"keep", "limit", "k"}
 )
 """Settings that a resumed run may change: they do not touch what the next step computes."""
 

@@ -17,7 +17,8 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
@@ -30,6 +31,7 @@ from tossup.curriculum.sampler import Draw, Sampler, TossUp, TossUpRule, Uniform
 from tossup.curriculum.value import Aim
 from tossup.engine import checkpoint
 from tossup.engine.config import TrainConfig
+from tossup.engine.dashboards import Dashboard, NoDashboard, open_dashboard
 from tossup.engine.evaluate import Accuracy, accuracy
 from tossup.engine.folder import Metrics, RunFolder, default_root, write_atomically
 from tossup.engine.metrics import step_metrics, summary
@@ -83,10 +85,13 @@ def train(config: TrainConfig, watcher: Watcher) -> dict[str, Any]:
         folder.start_or_resume(config)
         run = Run(config, folder, watcher)
         run.resume()
-        run.evaluate_at_start()
-        while (reason := run.finished()) is None:
-            run.one_step()
-        return run.finish(reason)
+        if (done := run.result()) is not None:
+            return done
+        with run.dashboard():
+            run.evaluate_at_start()
+            while (reason := run.finished()) is None:
+                run.one_step()
+            return run.finish(reason)
 
 
 class Run:
@@ -119,6 +124,7 @@ class Run:
         )
         self.ledger = Ledger(folder.ledger, folder.root.name, keep_text=config.save_text)
         self.metrics = Metrics(folder.metrics)
+        self.board: Dashboard = NoDashboard()
         self.progress = Progress()
         self.started = time.perf_counter()
 
@@ -138,6 +144,23 @@ class Run:
         self.ledger.truncate(self.progress.step)
         self.metrics.keep_before(self.progress.step)
         self.started -= self.progress.seconds
+
+    def result(self) -> dict[str, Any] | None:
+        """The summary of a run that is complete as it is."""
+        if self.finished() is None or not self.folder.summary.exists():
+            return None
+        summary: dict[str, Any] = json.loads(self.folder.summary.read_text(encoding="utf-8"))
+        return summary if summary["steps"] == self.progress.step else None
+
+    @contextmanager
+    def dashboard(self) -> Iterator[None]:
+        """Open the dashboard that the configuration names, for as long as the run goes."""
+        config = self.config.model_dump()
+        self.board = open_dashboard(self.config.log, self.config.project, self.folder.root, config, self.progress.step)
+        try:
+            yield
+        finally:
+            self.board.close()
 
     def evaluate_at_start(self) -> None:
         """Measure the start model, once in the run's life."""
@@ -180,7 +203,9 @@ class Run:
             result = self._evaluate()
             metrics |= {"eval/accuracy": result.mean, "eval/stderr": result.stderr}
         p.seconds = time.perf_counter() - self.started
-        self.metrics.append({"step": step, "tokens/total": p.tokens_generated, "seconds": p.seconds} | metrics)
+        metrics |= {"tokens/total": p.tokens_generated, "seconds": p.seconds}
+        self.metrics.append({"step": step} | metrics)
+        self.board.log(step, metrics)
         if p.step % self.config.save_every == 0 or self.finished() is not None:
             self._save()
         self.watcher.step(p.step, metrics)

@@ -1,0 +1,116 @@
+"""Dashboards beside `metrics.jsonl`: TensorBoard, Weights & Biases, trackio. Each is imported only when it is named.
+
+They see the same figures under the same names, and the step as the x axis. A resumed run goes on in the same dashboard run;
+the step that a kill repeats is drawn twice with equal values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Protocol
+
+from tossup.records import TossupError
+
+
+class Dashboard(Protocol):
+    """Where figures go."""
+
+    def log(self, step: int, figures: Mapping[str, float]) -> None:
+        """Show the figures of one step."""
+
+    def close(self) -> None:
+        """Flush and let go."""
+
+
+class NoDashboard:
+    """`metrics.jsonl` is enough."""
+
+    def log(self, step: int, figures: Mapping[str, float]) -> None:
+        """Nothing to show."""
+
+    def close(self) -> None:
+        """Nothing to flush."""
+
+
+class TensorBoard:
+    """Event files in the run folder: `tensorboard --logdir runs`."""
+
+    def __init__(self, project: str, run: Path, config: Mapping[str, Any], step: int) -> None:
+        from torch.utils.tensorboard import SummaryWriter
+
+        self.writer = SummaryWriter(str(run / "tensorboard"), purge_step=step)
+
+    def log(self, step: int, figures: Mapping[str, float]) -> None:
+        """One scalar a figure."""
+        for name, value in figures.items():
+            self.writer.add_scalar(name, value, step)
+
+    def close(self) -> None:
+        """Flush the event file."""
+        self.writer.close()
+
+
+class WandB:
+    """Weights & Biases; WANDB_MODE=offline keeps everything in the run folder until `wandb sync`."""
+
+    def __init__(self, project: str, run: Path, config: Mapping[str, Any], step: int) -> None:
+        import wandb
+
+        self.run = wandb.init(
+            project=project,
+            id=run.name,
+            name=run.name,
+            dir=str(run),
+            config=dict(config),
+            resume="allow",
+            reinit="return_previous",
+        )
+
+    def log(self, step: int, figures: Mapping[str, float]) -> None:
+        """One row a step."""
+        self.run.log(dict(figures), step=step)
+
+    def close(self) -> None:
+        """Finish the run."""
+        self.run.finish()
+
+
+class Trackio:
+    """trackio: a local dashboard with the same calls, `trackio show`."""
+
+    def __init__(self, project: str, run: Path, config: Mapping[str, Any], step: int) -> None:
+        import trackio
+
+        self.trackio = trackio
+        trackio.init(project=project, name=run.name, config=dict(config), resume="allow")
+
+    def log(self, step: int, figures: Mapping[str, float]) -> None:
+        """One row a step."""
+        self.trackio.log(dict(figures), step=step)
+
+    def close(self) -> None:
+        """Finish the run."""
+        self.trackio.finish()
+
+
+DASHBOARDS: dict[str, Callable[[str, Path, Mapping[str, Any], int], Dashboard]] = {
+    "tensorboard": TensorBoard,
+    "wandb": WandB,
+    "trackio": Trackio,
+}
+"""By the names of `--log`, which are also the names of the extras that install them."""
+
+
+def open_dashboard(name: str, project: str, run: Path, config: Mapping[str, Any], step: int) -> Dashboard:
+    """The dashboard of this name for the run, which goes on at `step`; no name, no dashboard.
+
+    Raises:
+        TossupError: its package is not installed.
+    """
+    if not name:
+        return NoDashboard()
+    try:
+        return DASHBOARDS[name](project, run, config, step)
+    except ModuleNotFoundError as e:
+        raise TossupError(f"--log {name} needs {e.name}: pip install 'tossup[{name}]'") from e
