@@ -63,9 +63,9 @@ class Candidate:
         self._numbers: dict[int, int] = {}
         self.call_back: Callable[[int, Json], Any] | None = None
         for source in payload["prelude"]:
-            self._run(source, "<prelude>", required=False)
+            self._run(source, "<prelude>")
         before = {n: v for n, v in vars(self.module).items() if isinstance(v, type) and v.__module__ == MODULE}
-        self._run(payload["solution"], "<solution>", required=True)
+        self._run(payload["solution"], "<solution>")
         for name, kind in before.items():
             now = getattr(self.module, name, None)
             self.classes[kind] = name
@@ -74,12 +74,11 @@ class Candidate:
                 self.classes[now] = name
                 self._shared[name] = now
 
-    def _run(self, source: str, name: str, *, required: bool) -> None:
+    def _run(self, source: str, name: str) -> None:
         try:
             exec(compile(source, name, "exec", dont_inherit=True), vars(self.module))
         except BaseException as e:  # noqa: BLE001  (whatever model code raises is its answer)
-            if required or not isinstance(e, Exception):
-                raise AnswerError(*failure(e)) from None
+            raise AnswerError(*failure(e)) from None
 
     def entry(self, name: str, method: str) -> Any:
         """The function under test: the module's own, or that method of a new Solution (`method`: see `task.Method`).

@@ -47,6 +47,7 @@ class Judge:
     def __init__(self, backend: str = "auto", workers: int | None = None) -> None:
         self._backend, self._workers = backend, workers
         self._boxes: dict[bool, Sandbox] = {}
+        self._preludes: dict[tuple[str, ...], str] = {}
         self._lock = Lock()
 
     def judge(self, task: Task, program: str, bounds: Bounds) -> Verdict:
@@ -113,6 +114,8 @@ class Judge:
     def _calls(self, task: CallsTask, program: str, bounds: Bounds) -> Verdict:
         if not task.calls:
             return undecided("the problem has no tests")
+        if fault := self._fault_of_prelude(task.prelude):
+            return undecided(f"the problem's own definitions do not run here: {fault}")
         payload = {
             "prelude": task.prelude,
             "solution": program,
@@ -128,7 +131,23 @@ class Judge:
         *answers, _ = result.stdout.split(b"\n", len(task.calls) + 1)
         return _verdict_of_answers(task.calls, answers, result)
 
+    def _fault_of_prelude(self, prelude: tuple[str, ...]) -> str:
+        """Why the trusted code that goes before every program fails by itself; "" where it runs.
+
+        Tried once for each prelude, in a run without model code: said by a program, it could not be believed.
+        """
+        if not prelude:
+            return ""
+        if prelude not in self._preludes:
+            result = self._box(*prelude).run("\n".join(prelude))
+            if result.outcome is Outcome.INFRA:
+                return f"sandbox: {result.reason}"
+            self._preludes[prelude] = "" if result.outcome is Outcome.FINISHED else result.reason
+        return self._preludes[prelude]
+
     def _checks(self, task: ChecksTask, program: str, bounds: Bounds) -> Verdict:
+        if fault := self._fault_of_prelude(task.prelude):
+            return undecided(f"the problem's own definitions do not run here: {fault}")
         nonce = secrets.token_hex(16)
         tests = {
             "nonce": nonce,
