@@ -38,11 +38,13 @@ _MARK = re.compile(
 
 
 _NEGATED = re.compile(
-    r"\b(?:not|false|wrong|untrue|incorrect|whether|if|cannot|can't|unsure|doubt|unlikely|suppose|assume)\b(?:\s+\w+){0,4}\s*\Z",
+    r"\b(?:not|false|wrong|untrue|incorrect|whether|if|cannot|can't|unsure|doubt|unlikely|suppose|assume"
+    r"|(?<!only )possible|candidate|potential|reference|expected)\b(?:\s+\w+){0,4}\s*\Z",
     re.IGNORECASE,
 )
 
 
+_AFTERTHOUGHT = re.compile(r",?\s+rather than\b|,\s+(?:not|which|since|because|as|so|but|it)\b|\s+(?:because|since)\s")
 _JSON = re.compile(r'"(?:final_)?answer"\s*:\s*(?:"([^"\n]*)"|([-\d.]+))')
 
 
@@ -136,10 +138,14 @@ def _from_clause(clause: str) -> Found | Missing:
     masked = _masked(clause)
     if re.search(r"\bor\b", masked) and re.search(r"\d.*\bor\b.*\d", clause):
         return Found(_unwrap(clause), "announced")  # a choice, unless both say the same
-    head = re.split(r",\s+(?:not|which|since|because|as|so|but|it)\b|\s+(?:because|since)\s", clause, maxsplit=1)[0]
+    head = re.split(
+        r",?\s+rather than\b|,\s+(?:not|which|since|because|as|so|but|it)\b|\s+(?:because|since)\s", clause, maxsplit=1
+    )[0]
     if _HEDGE.search(_masked(head)):
         return Missing("a hedged or negated answer")
     spans = list(_MATH.finditer(head))
+    if len(spans) > 1 and re.fullmatch(r"[\s,.]*\bor\b[\s,.]*", _between(head, spans)):
+        return Found(" or ".join(_inner(span) for span in spans), "announced")
     if len(spans) > 1 and re.fullmatch(r"[\s,.]*(?:and)?[\s,]*", _between(head, spans)):
         return Found(", ".join(_inner(span) for span in spans), "announced")
     last = _last_value(head)
@@ -147,7 +153,11 @@ def _from_clause(clause: str) -> Found | Missing:
         return Found(_unwrap(head), "announced")
     if spans:
         return Found(last, "announced", loose=(_unwrap(head),))
-    return Found(_unwrap(head), "announced", loose=(last,))
+    if re.match(r"[A-Za-z]", head) or re.search(r"=\s*" + re.escape(last) + r"\W*\Z", head):
+        return Found(_unwrap(head), "announced", loose=(last,))
+    if head.endswith("!"):  # a factorial, or joy
+        return Found(_unwrap(head), "announced", loose=(head.rstrip("!"),))
+    return Found(_unwrap(head), "announced")
 
 
 def _bare_answer(text: str) -> bool:
@@ -163,7 +173,7 @@ def _last_value(line: str) -> str | None:
     spans, numbers = list(_MATH.finditer(line)), list(_NUMBER.finditer(_masked(line)))
     if spans and (not numbers or spans[-1].end() >= numbers[-1].start()):
         after = re.match(r"\s*(?:%|percent\b|°)", line[spans[-1].end() :])
-        return _inner(spans[-1]) + (after.group().strip() if after else "")
+        return (_inner(spans[-1]) + (after.group().strip() if after else "")) or None
     if not numbers or _LABEL.search(line[: numbers[-1].start()]):
         return None
     return numbers[-1].group().strip().rstrip(",")

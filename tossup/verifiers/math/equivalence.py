@@ -29,6 +29,7 @@ from tossup.verifiers.math.tree import (
     Text,
     Union,
     symbols,
+    walk,
 )
 from tossup.verifiers.math.values import (
     FalseChain,
@@ -50,6 +51,10 @@ def compare(reference: Node, answer: Node) -> Finding:
     """
     if reference == answer:
         return Finding(True, "written the same")
+    known = {units.canonical(n.unit) for n in walk(reference) if isinstance(n, Quantity)}
+    for node in walk(answer):
+        if isinstance(node, Quantity) and units.changes_value(node.unit) and units.canonical(node.unit) not in known:
+            return Finding(False, f"the words {node.unit!r} change the value")
     try:
         if isinstance(answer, Group) and answer.ordered_by == "or" and answer.open == "":
             answer = _one_of_equals(answer)
@@ -157,8 +162,6 @@ def _unwrapped(answer: Node, reference: Node) -> Node:
 
 def _unit(gold: Named, mine: Named) -> Finding | None:
     """A finding when the units or the words after the value decide; None to go on."""
-    if mine.unit and units.changes_value(mine.unit) and units.canonical(mine.unit) != units.canonical(gold.unit):
-        return Finding(False, f"the words {mine.unit!r} change the value")
     if gold.unit and mine.unit and units.contradict(units.canonical(gold.unit), units.canonical(mine.unit)):
         return Finding(False, f"the unit {mine.unit!r} contradicts {gold.unit!r}")
     wanted, given = angle(gold.value), angle(mine.value)

@@ -43,6 +43,7 @@ from tossup.verifiers.math.tree import (
     divide,
     negate,
 )
+from tossup.verifiers.math.units import SINGLE_LETTERS
 from tossup.verifiers.math.words import SCALES
 
 _RELATIONS = {
@@ -113,12 +114,19 @@ class Parser(Cursor):
             elif words and token.kind == "op" and token.value in ("/", "."):
                 self.take()
                 words.append("per" if token.value == "/" else "")
-            elif words and token.kind in ("id", "num") and self.tokens[self.index - 1].kind in ("text", "op"):
+            elif words and self._unit_goes_on():
                 words.append(self.take().value)
             elif token.value == "(" and self.following.kind == "text":
                 words.append(self.remark())
             else:
                 return " ".join(word for word in words if word)
+
+    def _unit_goes_on(self) -> bool:
+        """Whether a number (`1 hour 30 minutes`) or a letter (`cm/s`) still belongs to the unit."""
+        token, before = self.token, self.tokens[self.index - 1]
+        if token.kind == "num":
+            return before.kind == "text"
+        return token.kind == "id" and (before.value == "/" or (before.kind == "text" and token.value in SINGLE_LETTERS))
 
     def remark(self) -> str:
         """Words in parentheses."""

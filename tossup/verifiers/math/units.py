@@ -74,7 +74,7 @@ _CHANGES_VALUE = names("or not minus plus times"
     " more less than except nd th st rd prime mod modulo if else between least most greater about"
     " hundred thousand million billion dozen half twice double triple tenth hundredth factorial squared choose over divided"
     " multiplied root power to neither nor either unknown maybe wrong false without excluding approximately pick option"
-    " out percentile remainder ratio thousands millions billions dozens") - {"squared"}  # fmt: skip
+    " out unless otherwise instead percentile remainder ratio thousands millions billions dozens") - {"squared"}  # fmt: skip
 
 
 _REMARK = re.compile(
@@ -127,6 +127,8 @@ def changes_value(words: str) -> bool:
     A remark in parentheses that only repeats the value in another form does not.
     """
     words = _REMARK.sub("", words)
+    if re.match(r"\W*(?:squared|cubed)\b", words):
+        return True
     if re.search(r"\bof\b.*\d|(?<![\^\w-])\d", words):
         return True
     return any(word in _CHANGES_VALUE for word in re.findall(r"[a-z]+", words.lower()))

@@ -31,7 +31,7 @@ _NOTHING = frozenset(
 _LETTER = re.compile(
     r"\s*(?:\\(?:text|textbf|textit|textrm|mathrm|mathbf|mbox|bf)\s*\{?)*\s*(?:\b(?:[Oo]ption|[Cc]hoice|[Aa]nswer)\b\s*:?\s*)?"
     r"\(?\s*(?:\\(?:text|textbf|mathrm|mathbf)\s*\{)?\s*([A-Z])\s*\}?\s*\)?"
-    r"\s*\}*\s*(?:$|[.:)]\s*(?:\}|$|[A-Za-z\\$\d(~ -].*$)|(?<=\))\s*[A-Za-z\\$\d~-].*$|(?<=\}\))\s.*$|\\[ ,~;].*$)",
+    r"\s*\}*\s*(?:$|[.:)]\s*(?:\}|$|[A-Za-z\\$(~ -].*$)|[.:)]\s+\d.*$|(?<=\))\s*[A-Za-z\\$\d~-].*$|(?<=\}\))\s.*$|\\[ ,~;].*$)",
     re.DOTALL,
 )
 
