@@ -68,7 +68,7 @@ def last_boxed(text: str) -> str:
 
 
 def messages(value: Any) -> Prompt:
-    """Text as it is; a list of chat messages, also one written as JSON text, as role and content, other keys left out."""
+    """Text as it is; chat messages, also those written as JSON text, as role and content, other keys left out."""
     if isinstance(value, str):
         return _chat_in(value) or value
     if value is None:
