@@ -122,6 +122,8 @@ def test_evalplus_tolerance():
     assert close(float("inf"), float("inf"), 0)
     assert not close(float("nan"), float("nan"), 0)
     assert not close(5.0, float("nan"), 1e-4)
+    assert close(10**30, 10**30, 1e-4)
+    assert not close(10**30, 10**30 + 1, 1e-4)
 
 
 def test_shown_is_short_whatever_it_is_given():

@@ -23,7 +23,6 @@ from tossup.sandbox import Limits, Outcome, Result, Sandbox
 from tossup.verifiers.code.codec import CodecError, Json
 from tossup.verifiers.code.compare import output_difference, shown
 from tossup.verifiers.code.decode import Decoder
-from tossup.verifiers.code.encode import Encoder
 from tossup.verifiers.code.library import install
 from tossup.verifiers.code.task import Bounds, Call, CallsTask, ChecksTask, StdinTask, Task
 
@@ -116,16 +115,14 @@ class Judge:
             return undecided("the problem has no tests")
         if fault := self._fault_of_prelude(task.prelude):
             return undecided(f"the problem's own definitions do not run here: {fault}")
-        payload = {
-            "prelude": task.prelude,
-            "solution": program,
-            "entry": task.entry,
-            "method": task.method,
-            "calls": [Encoder().document([list(c.args), dict(c.kwargs)]) for c in task.calls],
-        }
+        about = {"prelude": task.prelude, "solution": program, "entry": task.entry, "method": task.method}
+        try:
+            payload = f'{{"calls": {task.arguments}, {json.dumps(about)[1:]}'
+        except CodecError as e:
+            return undecided(f"the tests' arguments cannot be passed on: {e}")
         run = "import code_judge; code_judge.calls()"
         limits = _limits(bounds, output_bytes=bounds.output_mb << 20)
-        result = self._box(program, *task.prelude).run(run, json.dumps(payload).encode(), limits=limits)
+        result = self._box(program, *task.prelude).run(run, payload.encode(), limits=limits)
         if result.outcome is Outcome.INFRA:
             return undecided(f"sandbox: {result.reason}")
         *answers, _ = result.stdout.split(b"\n", len(task.calls) + 1)

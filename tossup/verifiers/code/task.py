@@ -9,10 +9,14 @@ All of it is trusted: it comes from the problem, never from the model.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import cached_property
 from typing import Any
+
+from tossup.verifiers.code.encode import Encoder
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +76,7 @@ class Method(StrEnum):
     ALWAYS = "always"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class CallsTask:
     """A function (or method) and the calls to make. `prelude` runs before the program, in its module."""
 
@@ -80,6 +84,11 @@ class CallsTask:
     calls: tuple[Call, ...]
     prelude: tuple[str, ...] = ()
     method: Method = Method.NEVER
+
+    @cached_property
+    def arguments(self) -> str:
+        """The arguments of all calls as they cross, JSON: written once for all the programs that get them."""
+        return json.dumps([Encoder().document([list(c.args), dict(c.kwargs)]) for c in self.calls])
 
 
 @dataclass(frozen=True, slots=True)
