@@ -65,12 +65,11 @@ def leetcode(problem: Fields) -> Parts:
     entry = str(problem.get("entry") or problem["entry_point"]).split(".")[-1]
     tests = str(problem.get("tests") or problem["test"])
     prelude = _texts(str(problem.get("imports") or problem.get("prompt") or ""))
-    body = [s for s in ast.parse(tests).body if not _is_call_of_check(s)]
-    definitions = ast.unparse(ast.Module(body, []))
     try:
-        return CallsTask(entry, _calls_of_check(definitions, entry), prelude, Method.ALWAYS), "", entry
+        return CallsTask(entry, _calls_of_check(tests, entry), prelude, Method.ALWAYS), "", entry
     except NotPlainError:
-        code = f"{definitions}\ncheck(Solution().{entry})\n"
+        called = any(map(_is_call_of_check, ast.parse(tests).body))
+        code = tests if called else f"{tests}\ncheck(Solution().{entry})\n"
         return ChecksTask(code, ("Solution",), prelude, _texts(names_of(code).helpers)), "", entry
 
 
@@ -106,7 +105,7 @@ def _calls_of_check(test: str, entry: str) -> tuple[Call, ...]:
     for statement in ast.parse(test).body:
         if isinstance(statement, ast.FunctionDef) and statement.name == "check" and calls is None:
             calls = calls_in(statement.body, frozenset(a.arg for a in statement.args.args))
-        else:
+        elif not _is_call_of_check(statement):
             rest.append(statement)
     if calls is None or calls_in(rest, frozenset()):
         raise NotPlainError("more than one function")
