@@ -257,14 +257,15 @@ class TossUp:
         self.typical_tokens = float(state["typical_tokens"])
 
     def _candidates(self, at_most: int, rng: np.random.Generator) -> Indices:
-        if len(self) <= at_most:
-            pool = np.arange(len(self))
-        else:
+        considered = np.full(len(self), len(self) <= at_most)
+        if len(self) > at_most:
             mixed = np.flatnonzero(self.watch.last == MIXED)
             if len(mixed) > at_most:
                 mixed = rng.choice(mixed, at_most, replace=False)
-            pool = np.union1d(rng.choice(len(self), at_most, replace=False), mixed)
-        return pool[~np.isin(pool, self.steps.drawn)]
+            considered[mixed] = True
+            considered[rng.choice(len(self), at_most, replace=False)] = True
+        considered[self.steps.drawn] = False
+        return np.flatnonzero(considered)
 
     def _divisor(self, index: Indices) -> Floats:
         cost = price(self.tokens[index].astype(np.float64), self.typical_tokens or 1.0, self.rule.token_power)
