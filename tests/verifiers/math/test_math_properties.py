@@ -43,10 +43,19 @@ def test_any_text_gets_a_verdict_with_a_reason(response: str, reference: str) ->
 @settings(max_examples=100, deadline=None)
 @given(st.sampled_from(SYNTAX), st.integers(1, 60_000), st.sampled_from(["7", "x+1", "(1,2)", "[0,1)"]))
 def test_repeated_syntax_gets_a_verdict(piece: str, times: int, reference: str) -> None:
-    verdict = judge(boxed(piece * times), reference)
-    assert verdict.ruling != "correct"
-    if len(piece) * times > MAX_ANSWER_CHARS and verdict.answer is not None:
-        assert verdict.reason == "oversized answer"
+    assert judge(boxed(piece * times), reference).ruling != "correct"
+
+
+def test_an_answer_over_the_limits_is_called_oversized() -> None:
+    for answer in (
+        "1+" * MAX_ANSWER_CHARS + "1",
+        "(" * 100 + "1" + ")" * 100,
+        "9" * 5_000,
+        "9^{9^{9^{9}}}",
+        "x" * 3_000,
+    ):
+        verdict = judge(boxed(answer), "7")
+        assert (verdict.ruling, verdict.reason) == ("wrong", "oversized answer")
 
 
 @settings(max_examples=200, deadline=None)

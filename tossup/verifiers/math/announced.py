@@ -50,7 +50,7 @@ _JSON = re.compile(r'"(?:final_)?answer"\s*:\s*(?:"([^"\n]*)"|([-\d.]+))')
 
 _HEDGE = re.compile(
     r"\b(?:either|one of|could be|might be|may be|perhaps|maybe|possibly|any of|some of|anything|except|not|false|twice"
-    r"|half|double|triple|greater|less|more|fewer|larger|smaller|close|near|nearly|almost|between|around|at least"
+    r"|half|double|triple|(?:greater|less|more|fewer|larger|smaller) than|close|near|nearly|almost|between|around|at least"
     r"|at most|minus|unknown|unclear|undetermined|cannot|can't|don't)\b",
     re.IGNORECASE,
 )
@@ -60,6 +60,7 @@ _MATH = re.compile(r"\$\$(.+?)\$\$|\\\[(.+?)\\\]|\\\((.+?)\\\)|(?<!\\)\$([^$\n]+
 
 
 _NUMBER = re.compile(
+    r"[(\[]\s?-?[\d./]+(?:\s?,\s?-?[\d./]+)+\s?[)\]]|"
     r"[-+−]?(?:(?<![\w.])[$€£])?(?<![\w])[-+]?(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?(?:\s*/\s*\d+(?![\d/]))?(?:\s?(?:%|percent))?"
 )
 
@@ -67,6 +68,10 @@ _NUMBER = re.compile(
 _WORD = re.compile(r"(?<![\\A-Za-z])[A-Za-z]{2,}")
 
 
+_JOINED = re.compile(r"\s*(?:,|,?\s*\band\b|,?\s*\bor\b)\s*")
+_ALIGNED = re.compile(
+    r"\\begin\{(?:align|aligned|gather|equation)\*?\}([^{}]*(?:\{[^{}]*\}[^{}]*){0,60})\\end\{\w+\*?\}[\s.$]*(?:\\\])?[\s.$]*\Z"
+)
 _LABEL = re.compile(
     r"\b(?:equation|eq|figure|fig|step|problem|question|exercise|example|theorem|lemma|page|part|case|section|table|line|option"
     r"|chapter|method|formula|item|note|number)s?\.?\s*\(?\s*\Z",
@@ -169,14 +174,30 @@ def _bare_answer(text: str) -> bool:
 
 
 def _last_value(line: str) -> str | None:
-    """The last mathematics or number of a line, with a percent or degree sign after it."""
+    """The last mathematics or number of a line."""
+    found = _last_span(line)
+    return None if found is None else found[0]
+
+
+def _last_span(line: str) -> tuple[str, int] | None:
+    """The last mathematics or number of a line, with a percent or degree sign after it, and where it ends.
+
+    Mathematics joined by nothing but "and", "or" and commas goes together.
+    """
     spans, numbers = list(_MATH.finditer(line)), list(_NUMBER.finditer(_masked(line)))
     if spans and (not numbers or spans[-1].end() >= numbers[-1].start()):
+        first = len(spans) - 1
+        while first and _JOINED.fullmatch(line, spans[first - 1].end(), spans[first].start()):
+            first -= 1
+        if first < len(spans) - 1:
+            word = " or " if re.search(r"\bor\b", line[spans[-2].end() : spans[-1].start()]) else ", "
+            return word.join(_inner(span) for span in spans[first:]), spans[-1].end()
         after = re.match(r"\s*(?:%|percent\b|°)", line[spans[-1].end() :])
-        return (_inner(spans[-1]) + (after.group().strip() if after else "")) or None
+        value = _inner(spans[-1]) + (" " + after.group().strip() if after else "")
+        return (value, spans[-1].end()) if value else None
     if not numbers or _LABEL.search(line[: numbers[-1].start()]):
         return None
-    return numbers[-1].group().strip().rstrip(",")
+    return numbers[-1].group().strip().rstrip(","), numbers[-1].end()
 
 
 def _between(text: str, spans: list[re.Match[str]]) -> str:
@@ -219,13 +240,15 @@ def last(tail: str, choice: bool) -> Found | Missing:
     bracketed = list(re.finditer(r"(?<!\\)\[([^\[\]]{1,80})\](?=\s*\.?\s*\Z)", line))
     if bracketed:
         return Found(bracketed[-1][1].strip("$ "), "last bracket")
-    value = _last_value(line)
-    if value is None:
+    if (aligned := _ALIGNED.search(text)) is not None:
+        return Found(aligned[1].split("\\\\")[-1].replace("&", " ").strip(" .\n"), "last line of a calculation")
+    found = _last_span(line)
+    if found is None:
         return Missing("no final answer")
-    after = line[line.rindex(value.split()[-1].rstrip("%")) :]
-    if text[-1] not in ".!?)]}$*" and len(after.split()) > 4:
+    after = line[found[1] :]
+    if text[-1] not in ".!?)]}$*" and (len(after.split()) > 3 or re.search(r"[.!?]\s+\w", after)):
         return Missing("truncated")
-    return Found(value, "last value")
+    return Found(found[0], "last value")
 
 
 def _breaks_off(text: str) -> bool:

@@ -127,7 +127,7 @@ def value(gold: Named, mine: Named) -> Finding:
     finding = _unit(gold, mine)
     if finding is not None:
         return finding
-    reference, answer = gold.value, _unwrapped(mine.value, gold.value)
+    reference, answer = _without_unit(gold.value, mine.unit), _unwrapped(mine.value, gold.value)
     if reference == Sym("RR"):
         return by_region(reference, answer)
     if isinstance(reference, SCALARS):
@@ -143,6 +143,14 @@ def value(gold: Named, mine: Named) -> Finding:
     if isinstance(reference, Text):
         return Finding(isinstance(answer, Text) and same_words(reference.words, answer.words), "the words")
     return Finding(False, "another kind of answer")
+
+
+def _without_unit(reference: Node, unit: str) -> Node:
+    """The number of a reference such as `0.64N`, when the answer spells that letter as a unit."""
+    match reference:
+        case Mul((Num() as number, Sym(name))) if name == unit:
+            return number
+    return reference
 
 
 def _unwrapped(answer: Node, reference: Node) -> Node:

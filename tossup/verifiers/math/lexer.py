@@ -37,7 +37,8 @@ _UNICODE = {
     "¼": "\\frac{1}{4} ", "½": "\\frac{1}{2} ", "¾": "\\frac{3}{4} ", "⅓": "\\frac{1}{3} ", "⅔": "\\frac{2}{3} ",
     "⅕": "\\frac{1}{5} ", "⅛": "\\frac{1}{8} ", "⅜": "\\frac{3}{8} ", "⅝": "\\frac{5}{8} ", "⅞": "\\frac{7}{8} ",
     "⟨": " \\langle ", "⟩": " \\rangle ", "⌊": " \\lfloor ", "⌋": " \\rfloor ", "⌈": " \\lceil ", "⌉": " \\rceil ",
-    "∨": " \\lor ", "∧": " \\land ", "→": " \\to ", "∑": " \\sum ", "∫": " \\int ", "∏": " \\prod ", "∖": " \\setminus ",
+    "∴": " ", "∨": " \\lor ", "∧": " \\land ", "→": " \\to ", "∑": " \\sum ", "∫": " \\int ", "∏": " \\prod ",
+    "∖": " \\setminus ",
     "€": " \\euro ", "£": " \\pounds ", "¥": " \\yen ", "α": " \\alpha ", "β": " \\beta ", "γ": " \\gamma ",
     "δ": " \\delta ", "ε": " \\epsilon ", "θ": " \\theta ", "λ": " \\lambda ", "μ": " \\mu ", "ρ": " \\rho ",
     "σ": " \\sigma ", "τ": " \\tau ", "φ": " \\phi ", "ϕ": " \\phi ", "ω": " \\omega ", "Δ": " \\Delta ", "Ω": " \\Omega ",
@@ -82,7 +83,7 @@ GREEK = names(
 SYMBOLS = GREEK | names("hbar ell Re Im aleph odot partial nabla angle triangle prime square star dagger perp")
 _NOTHING = names(
     "left right big Big bigg Bigg bigl bigr Bigl Bigr biggl biggr displaystyle textstyle scriptstyle limits nolimits quad"
-    " qquad enspace thinspace rm bf it cal nonumber notag middle hfill newline small large Large boldsymbol bm"
+    " qquad enspace thinspace rm bf it cal nonumber notag middle hfill newline small large Large boldsymbol bm therefore"
 )
 _SAME = {
     "dfrac": "frac", "tfrac": "frac", "cfrac": "frac", "dbinom": "binom", "tbinom": "binom", "choose": "choose",
