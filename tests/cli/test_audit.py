@@ -108,3 +108,26 @@ def test_sizes_and_windows() -> None:
     assert parse_sizes("4..32,5") == [4, 8, 16, 32, 5]
     assert parse_sizes("3..10") == [3, 6]
     assert parse_windows("1,2..4,7..") == [(1, 1), (2, 4), (7, None)]
+
+
+def test_a_plan_for_a_budget(rollouts: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    plan = ["audit", str(rollouts), "--group-size", "4,8", "--plan", "--answer-tokens", "100", "--budget", "50k"]
+    code, out, _ = run(plan, capsys)
+    assert code == 0
+    assert "Most informative groups: G = 4" in out
+    _, out, _ = run([*plan, "--keep", "0.2..0.8", "--json"], capsys)
+    options = json.loads(out)["plan"]["options"]
+    assert [(o["group_size"], o["band"]) for o in options[:2]] == [(4, [0.0, 1.0]), (4, [0.2, 0.8])]
+    assert options[0]["informative"] == pytest.approx(0.05 * options[0]["per_million"], abs=1e-4)
+    code, _, err = run(["audit", str(rollouts), "--plan"], capsys)
+    assert code == 1
+    assert "--answer-tokens" in err
+
+
+@pytest.mark.parametrize(
+    ("option", "value"), [("--budget", "lots"), ("--budget", "0"), ("--keep", "0.9..0.1"), ("--keep", "x")]
+)
+def test_a_plan_that_cannot_be_read(
+    rollouts: Path, capsys: pytest.CaptureFixture[str], option: str, value: str
+) -> None:
+    assert run(["audit", str(rollouts), "--plan", option, value], capsys)[0] == 2

@@ -26,6 +26,17 @@ from tossup.cli.console import console, json_option, print_json
 @click.option(
     "--visits", metavar="RANGES", help="Also waste by visit, e.g. 1..10,11..: for runs whose groups are known."
 )
+@click.option("--plan", is_flag=True, help="Also what a token budget buys, by group size and by band of success rates.")
+@click.option("--budget", default="50M", show_default=True, metavar="TOKENS", help="For --plan.")
+@click.option(
+    "--keep", default="auto", show_default=True, metavar="BAND", help="For --plan: auto, or such as 0.1..0.9."
+)
+@click.option(
+    "--answer-tokens", type=click.FloatRange(min=1), help="For --plan: mean length, where rollouts hold none."
+)
+@click.option(
+    "--max-visits", default=8.0, show_default=True, type=click.FloatRange(min=0), help="For --plan: per problem."
+)
 @json_option
 def command(
     sources: tuple[Path, ...],
@@ -34,6 +45,11 @@ def command(
     mapping: tuple[str, ...],
     correct_if: str | None,
     visits: str | None,
+    plan: bool,
+    budget: str,
+    keep: str,
+    answer_tokens: float | None,
+    max_visits: float,
     as_json: bool,
 ) -> None:
     """Report how many groups of G answers would teach nothing, per dataset, with 90 % intervals.
@@ -45,24 +61,34 @@ def command(
     tossup audit rollouts.jsonl --group-size 4,8,16,32
     tossup audit runs/2026-01-02/ --by dataset --by drawn_by
     tossup audit completions/*.parquet --map reward=accuracy_reward --correct-if '>= 1' --json
+    tossup audit pool.parquet --plan --budget 50M --group-size 4..32 --keep auto
     """
-    from tossup.cli import audit_output
-    from tossup.curriculum import criterion, history
+    from tossup.cli import audit_output, audit_plan
+    from tossup.curriculum import criterion, history, planner
     from tossup.curriculum.audit import audit
     from tossup.curriculum.rollouts import read_rollouts
 
     sizes = parse_sizes(group_size)
     rule = criterion.parse(correct_if) if correct_if is not None else criterion.Criterion()
     windows = parse_windows(visits) if visits is not None else []
+    tokens, bands = audit_plan.parse_budget(budget), audit_plan.parse_keep(keep)
     rollouts = read_rollouts(sources, by=by, mapping=parse_mapping(mapping), criterion=rule)
     with console.status("auditing"):
         sets, overall = audit(rollouts, sizes, list(by) or None)
         past = history.history(rollouts, windows, by) if windows else None
+        options = (
+            planner.plan(overall.cells, sizes, tokens, bands=bands, answer_tokens=answer_tokens, max_visits=max_visits)
+            if plan
+            else None
+        )
     remarks = audit_output.remarks(sets, overall, str(rule))
     if as_json:
-        print_json(audit_output.as_dict(sets, overall, sizes, str(rule), remarks, past))
+        value = audit_output.as_dict(sets, overall, sizes, str(rule), remarks, past)
+        print_json(value if options is None else {**value, "plan": audit_plan.as_dict(options, tokens)})
     else:
         audit_output.show(sets, overall, past)
+        if options is not None:
+            audit_plan.show(options, tokens, max_visits)
         for remark in remarks:
             console.print(f"note: {remark}", soft_wrap=True)
 

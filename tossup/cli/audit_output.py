@@ -77,7 +77,7 @@ def as_dict(
         windows, persistence = past
         value["visits"] = [{**asdict(w), "labels": w.labels} for w in windows]
         value["persistence"] = asdict(persistence)
-    return _rounded(value)  # type: ignore[no-any-return]
+    return rounded(value)  # type: ignore[no-any-return]
 
 
 def _set(one: SetAudit) -> dict[str, Any]:
@@ -102,13 +102,14 @@ def _expected(one: Expected) -> dict[str, Any]:
     return {**value, "wasted_tokens": one.wasted_tokens, "method": one.method}
 
 
-def _rounded(value: Any) -> Any:
+def rounded(value: Any) -> Any:
+    """Plain JSON data with floats at six decimals, keys as text and tuples as lists."""
     if isinstance(value, float):
         return round(value, DIGITS)
     if isinstance(value, dict):
-        return {str(k): _rounded(v) for k, v in value.items()}
+        return {str(k): rounded(v) for k, v in value.items()}
     if isinstance(value, list | tuple):
-        return [_rounded(v) for v in value]
+        return [rounded(v) for v in value]
     return value
 
 
@@ -118,25 +119,27 @@ def show(sets: Sequence[SetAudit], overall: SetAudit, past: tuple[list[Window], 
     if len(rows) <= BLOCKS:
         for one in rows:
             out.print(_headline(one), soft_wrap=True)
-            _print(_expected_table(one))
+            print_table(_expected_table(one))
     else:
-        _print(_compact_table(rows))
+        print_table(_compact_table(rows))
         for one in rows[-1:]:
             out.print(_headline(one), soft_wrap=True)
-            _print(_expected_table(one))
+            print_table(_expected_table(one))
     if past is not None:
-        _print(_visits_table(past[0]))
+        print_table(_visits_table(past[0]))
         _print_persistence(past[1])
 
 
-def _print(table: Table) -> None:
+def print_table(table: Table) -> None:
+    """Print to the terminal's width, or to WIDTH columns where there is no terminal."""
     if out.is_terminal:
         out.print(table)
     else:
         Console(width=WIDTH, highlight=False).print(table)
 
 
-def _table(first: Sequence[str], numbers: Sequence[str]) -> Table:
+def table_of(first: Sequence[str], numbers: Sequence[str]) -> Table:
+    """A plain table: text columns that fold, then numbers to the right that do not."""
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
     for name in first:
         table.add_column(name, overflow="fold")
@@ -163,7 +166,7 @@ def _headline(one: SetAudit) -> str:
 def _expected_table(one: SetAudit) -> Table:
     has_tokens = any(e.wasted_tokens is not None for e in one.expected)
     numbers = ["  G", "wasted", "90 % interval", "all right", "all wrong", *(["tokens"] if has_tokens else [])]
-    table = _table([], [*numbers, "method"])
+    table = table_of([], [*numbers, "method"])
     for e in one.expected:
         table.add_row(
             f"  {e.group_size}",
@@ -180,7 +183,7 @@ def _expected_table(one: SetAudit) -> Table:
 def _compact_table(sets: Sequence[SetAudit]) -> Table:
     sizes = [e.group_size for e in sets[-1].expected]
     unit = "problems" if sets[-1].observed is None else "groups"
-    table = _table(["wasted share of"], [unit, "mean", *(f"G = {size}" for size in sizes)])
+    table = table_of(["wasted share of"], [unit, "mean", *(f"G = {size}" for size in sizes)])
     for one in sets:
         shares = [f"{e.wasted.value:.1%} ({100 * e.wasted.low:.0f} to {100 * e.wasted.high:.0f})" for e in one.expected]
         table.add_row(escape(name_of(one.labels)), f"{one.units:,}", f"{one.mean:.3f}", *shares)
@@ -189,7 +192,7 @@ def _compact_table(sets: Sequence[SetAudit]) -> Table:
 
 def _visits_table(windows: Sequence[Window]) -> Table:
     numbers = ["problems", "groups", "mean", "wasted", "all right", "all wrong"]
-    table = _table(["visits", "set"], numbers)
+    table = table_of(["visits", "set"], numbers)
     for w in windows:
         span = str(w.first) if w.last == w.first else f"{w.first} to {w.last or 'the end'}"
         shares = [_percent(v) for v in (w.wasted, w.all_correct, w.all_wrong)]
