@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import hashlib
 import math
+import os
 import threading
 from collections.abc import Mapping
 from fractions import Fraction
+from functools import cache
 from typing import Any
 
 from tossup.verifiers.math import exact
@@ -48,31 +50,38 @@ SLACK = 60
 
 
 _local = threading.local()
-
-
 _warming = threading.Lock()
 
 
-_warm = False
+def _renew_lock() -> None:
+    """A forked child may have copied the lock while another thread held it."""
+    global _warming
+    _warming = threading.Lock()
+
+
+os.register_at_fork(after_in_child=_renew_lock)
 
 
 def context(precision: int) -> Any:
     """This thread's mpmath context, set to `precision` bits."""
-    global _warm
     ctx = getattr(_local, "context", None)
     if ctx is None:
         import mpmath  # here, because most answers never need it
 
         with _warming:
-            if not _warm:
-                from mpmath.libmp import libelefun
-
-                for constant in (libelefun.pi_fixed, libelefun.ln2_fixed, libelefun.ln10_fixed, libelefun.e_fixed):
-                    constant(MAX_PRECISION + 200)
-                _warm = True
+            _warm_up()
         ctx = _local.context = mpmath.MPContext()
     ctx.prec = precision
     return ctx
+
+
+@cache
+def _warm_up() -> None:
+    """Compute mpmath's cached constants at the largest precision that we use."""
+    from mpmath.libmp import libelefun
+
+    for constant in (libelefun.pi_fixed, libelefun.ln2_fixed, libelefun.ln10_fixed, libelefun.e_fixed):
+        constant(MAX_PRECISION + 200)
 
 
 class Evaluator:
