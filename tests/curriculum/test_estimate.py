@@ -110,6 +110,24 @@ def test_the_fit_sees_the_waste_that_the_mean_rate_hides() -> None:
     assert abs(mean**16 + (1 - mean) ** 16 - truth) > 0.3
 
 
+def test_thinning_keeps_the_law_of_fewer_answers() -> None:
+    every = [(n, c) for n in range(1, 41) for c in range(n + 1)]
+    cells = Cells(np.array([n for n, _ in every]), np.array([c for _, c in every]))
+    few, share = cells.thinned()
+    assert len(few.n) <= estimate.MAX_CELLS < len(every)
+    assert share.sum(axis=1) == pytest.approx(np.ones(len(every)))
+    keep = int(few.n.max())
+    p = 0.3
+    for n in (3, keep, 40):
+        of_n = cells.n == n
+        law = np.array([math.comb(n, c) * p**c * (1 - p) ** (n - c) for c in cells.c[of_n]])
+        m = min(n, keep)
+        expected = [math.comb(m, c) * p**c * (1 - p) ** (m - c) for c in range(m + 1)]
+        assert (law @ share[of_n])[few.n == m] == pytest.approx(expected)
+    same, identity = Cells(np.array([8]), np.array([3])).thinned()
+    assert (len(same.n), identity.tolist()) == (1, [[1.0]])
+
+
 def test_the_interior_point_finds_the_best_mixture() -> None:
     cells, weights = pool_counts(np.random.default_rng(0).beta(0.3, 0.9, 800), 8, seed=3)
     points = estimate.grid(101)

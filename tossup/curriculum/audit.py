@@ -210,12 +210,13 @@ def _covered(value: float, low: float, high: float) -> Share:
 def _profiled(table: CellTable, sizes: Sequence[int], allowance: float) -> dict[int, dict[str, tuple[float, float]]]:
     """Profile likelihood intervals by group size and kind."""
     points = estimate.grid(PROFILE_GRID)
-    likelihood = estimate.likelihood_JK(table.cells.n, table.cells.c, points)
+    cells, share_JI = table.cells.thinned()
+    likelihood = estimate.likelihood_JK(cells.n, cells.c, points)
     functionals = []
     for size in sizes:
         right, wrong = estimate.uniform_share(points, size)
         functionals += [right + wrong, right, wrong]
-    low, high = profile.interval(likelihood, table.weights, np.array(functionals), allowance)
+    low, high = profile.interval(likelihood, table.weights @ share_JI, np.array(functionals), allowance)
     ends = list(zip(low.tolist(), high.tolist(), strict=True))
     return {size: dict(zip(KINDS, ends[3 * at : 3 * at + 3], strict=True)) for at, size in enumerate(sizes)}
 

@@ -115,4 +115,48 @@ class Cells:
 
     def fit(self, weights_RJ: Floats) -> Floats:
         """The smoothed nonparametric fit for each row of weights."""
-        return fit(weights_RJ, likelihood_JK(self.n, self.c, grid()), em_steps(float(weights_RJ[0].sum())))
+        few, share_JI = self.thinned()
+        weights_RI = weights_RJ @ share_JI
+        return fit(weights_RI, likelihood_JK(few.n, few.c, grid()), em_steps(float(weights_RJ[0].sum())))
+
+    def thinned(self) -> tuple[Cells, Floats]:
+        """At most about MAX_CELLS cells that say nearly the same, and the share (J, I) of each cell that goes to each.
+
+        Cells with more than m answers are replaced by all ways of keeping m of them, each with its hypergeometric
+        probability: m of n answers have exactly the law of m answers, so that a fit stays right and only loses what
+        the further answers would have added. m is the largest of THINNED_TO with few enough cells.
+        """
+        size = len(self.n)
+        if size <= MAX_CELLS:
+            return self, np.eye(size)
+        for keep in THINNED_TO:
+            kept_n = np.minimum(self.n, keep)
+            small = [(n, c) for n, c in zip(self.n, self.c, strict=True) if n < keep]
+            pairs = sorted({*small, *((keep, c) for c in range(keep + 1))})
+            if len(pairs) <= MAX_CELLS:
+                break
+        few = Cells(np.array([n for n, _ in pairs]), np.array([c for _, c in pairs]))
+        share = np.zeros((size, len(pairs)))
+        for at, (n, c) in enumerate(pairs):
+            same_n = kept_n == n
+            share[same_n, at] = _hypergeometric(self.n[same_n], self.c[same_n], int(n), int(c))
+        return few, share
+
+
+MAX_CELLS = 200
+THINNED_TO = (96, 64, 48, 32, 24, 18)
+"""With 18 answers at most there are 189 cells, so that the last always does."""
+
+
+def _hypergeometric(n: Ints, c: Ints, keep: int, right: int) -> Floats:
+    """The probability that `keep` of n answers, of which c are right, hold `right` right ones."""
+    factorial = np.concatenate([[0.0], np.cumsum(np.log(np.arange(1, int(n.max()) + 1)))])
+
+    def log_choose(top: Ints, k: int) -> Floats:
+        possible = top >= k
+        top = np.where(possible, top, k)
+        value: Floats = np.where(possible, factorial[top] - factorial[k] - factorial[top - k], -np.inf)
+        return value
+
+    chance: Floats = np.exp(log_choose(c, right) + log_choose(n - c, keep - right) - log_choose(n, keep))
+    return chance
