@@ -62,3 +62,19 @@ def test_text_that_is_no_program():
     assert judge.judge(PLAIN.task, "\ufeff" + FIBONACCI, Bounds()).ruling is Ruling.CORRECT
     assert judge.judge(PLAIN.task, "", Bounds()).reason.endswith("defines no f")
     judge.close()
+
+
+@pytest.mark.parametrize("backend", ["none", "landlock", "namespaces"])
+def test_the_same_rulings_on_every_backend_and_a_mark_where_nothing_is_isolated(backend):
+    judge = Judge(backend, workers=1)
+    for reading, program in JOBS:
+        good, bad = (
+            judge.judge(reading.task, p, Bounds(cpu_seconds=2.0))
+            for p in (program, program.replace("return n", "return 0"))
+        )
+        if not good.decided:
+            pytest.skip(good.reason)  # this machine does not offer it
+        assert good.ruling is Ruling.CORRECT, good
+        assert bad.ruling is Ruling.WRONG, bad
+        assert good.reason.startswith("not isolated: ") == (backend == "none")
+    judge.close()

@@ -14,6 +14,7 @@ from __future__ import annotations
 import json
 import secrets
 from collections.abc import Sequence
+from dataclasses import replace
 from importlib import resources
 from threading import Lock
 from typing import Any
@@ -40,7 +41,8 @@ install()
 class Judge:
     """Judges programs in sandboxes that it starts when they are first needed: one plain, one with NumPy loaded.
 
-    `backend` as for `Sandbox`. Safe to call from many threads.
+    `backend` as for `Sandbox`; under "none" every verdict's reason says that nothing was isolated. Safe to call from many
+    threads.
     """
 
     def __init__(self, backend: str = "auto", workers: int | None = None) -> None:
@@ -58,11 +60,12 @@ class Judge:
             return wrong("the program is not valid Unicode text")
         match task:
             case StdinTask():
-                return self._stdin(task, program, bounds)
+                verdict = self._stdin(task, program, bounds)
             case CallsTask():
-                return self._calls(task, program, bounds)
+                verdict = self._calls(task, program, bounds)
             case ChecksTask():
-                return self._checks(task, program, bounds)
+                verdict = self._checks(task, program, bounds)
+        return replace(verdict, reason=f"not isolated: {verdict.reason}") if self._backend == "none" else verdict
 
     def close(self) -> None:
         """End all worker processes. The next judgement starts new ones."""

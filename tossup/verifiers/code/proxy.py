@@ -241,7 +241,7 @@ class Link:
     def _exception(self, names: list[str], message: str) -> BaseException:
         kind = self.exception_class(names[:MAX_BASES])
         try:
-            error = kind(message)
+            error = kind(message if kind is not CandidateError else f"{names[0]}: {message}")
         except TypeError:  # a class that wants other arguments
             error = CandidateError(f"{names[0]}: {message}")
         error.crossed = True  # type: ignore[attr-defined]  # tells it from one that the tests' own code raises

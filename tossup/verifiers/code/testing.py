@@ -112,7 +112,9 @@ def _bind_names(link: Link, payload: dict[str, Any], tests: types.ModuleType) ->
     """Put the proxies over whatever the trusted definitions called by those names."""
     for name in payload["names"]:
         value = _named(link, name)
-        link.calls += isinstance(value, type)  # a built-in type is the same here: its calls are made without the program
+        link.calls += isinstance(
+            value, type
+        )  # a built-in type is the same here: its calls are made without the program
         setattr(tests, name, value)
     if alias := payload["alias"]:
         module = CandidateModule(alias, link)
