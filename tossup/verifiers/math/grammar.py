@@ -21,6 +21,7 @@ from tossup.verifiers.math.cursor import Cursor
 from tossup.verifiers.math.lexer import END, Token
 from tossup.verifiers.math.limits import MAX_ITEMS, Oversized, Unreadable
 from tossup.verifiers.math.operators import STARTS
+from tossup.verifiers.math.quantities import UNIT_SYMBOLS, unit
 from tossup.verifiers.math.tree import (
     MINUS_ONE,
     ZERO,
@@ -43,7 +44,6 @@ from tossup.verifiers.math.tree import (
     divide,
     negate,
 )
-from tossup.verifiers.math.units import SINGLE_LETTERS
 from tossup.verifiers.math.words import SCALES
 
 _RELATIONS = {
@@ -52,7 +52,6 @@ _RELATIONS = {
 }  # fmt: skip
 _SEPARATORS = {",": ",", ";": ";", "and": "and", "or": "or", "\\\\": ",", "&": ","}
 _STARTS = frozenset({"(", "[", "{", "\\{", "\\|"})
-_UNIT_SYMBOLS = {"%": "percent", "$": "dollar", "euro": "euro", "pounds": "gbp", "yen": "yen"}
 
 
 class Parser(Cursor):
@@ -82,10 +81,10 @@ class Parser(Cursor):
 
     def item(self) -> Node:
         """One member with its currency before and its unit after."""
-        before = _UNIT_SYMBOLS[self.take().value] if self.token.value in ("$", "euro", "pounds", "yen") else ""
+        before = UNIT_SYMBOLS[self.take().value] if self.token.value in ("$", "euro", "pounds", "yen") else ""
         if self.at("-", "+") and self.following.value in ("$", "euro", "pounds"):
             sign = self.take().value
-            before = _UNIT_SYMBOLS[self.take().value]
+            before = UNIT_SYMBOLS[self.take().value]
             value = self.chain()
             value = negate(value) if sign == "-" else value
         else:
@@ -93,49 +92,11 @@ class Parser(Cursor):
         if self.token.kind == "text" and isinstance(value, Num) and (scale := SCALES.get(self.token.value.lower())):
             self.take()
             value = Num(value.value * scale)
-        unit = self.unit()
-        if unit.lower() in ("am", "pm") and isinstance(value, Num):
-            return Ratio((value, ZERO), unit.lower(), clock=True)
-        joined = " ".join(part for part in (before, unit) if part)
+        words = unit(self)
+        if words.lower() in ("am", "pm") and isinstance(value, Num):
+            return Ratio((value, ZERO), words.lower(), clock=True)
+        joined = " ".join(part for part in (before, words) if part)
         return Quantity(value, joined) if joined and not isinstance(value, Text) else value
-
-    def unit(self) -> str:
-        """The words, currency signs and percent signs after a value."""
-        words: list[str] = []
-        while True:
-            token = self.token
-            if token.kind == "text":
-                words.append(self.take().value)
-            elif token.kind != "text" and token.value in _UNIT_SYMBOLS:
-                words.append(_UNIT_SYMBOLS[self.take().value])
-            elif words and token.value == "^":
-                self.take()
-                words.append("^" + str(_small_integer(self.exponent())))
-            elif words and token.kind == "op" and token.value in ("/", "."):
-                self.take()
-                words.append("per" if token.value == "/" else "")
-            elif words and self._unit_goes_on():
-                words.append(self.take().value)
-            elif token.value == "(" and self.following.kind == "text":
-                words.append(self.remark())
-            else:
-                return " ".join(word for word in words if word)
-
-    def _unit_goes_on(self) -> bool:
-        """Whether a number (`1 hour 30 minutes`) or a letter (`cm/s`) still belongs to the unit."""
-        token, before = self.token, self.tokens[self.index - 1]
-        if token.kind == "num":
-            return before.kind == "text"
-        return token.kind == "id" and (before.value == "/" or (before.kind == "text" and token.value in SINGLE_LETTERS))
-
-    def remark(self) -> str:
-        """Words in parentheses."""
-        self.take()
-        words = []
-        while self.token is not END and not self.at(")"):
-            words.append(self.take().value)
-        self.expect(")")
-        return " ".join(words)
 
     def chain(self) -> Node:
         """Values joined by relations, or by colons."""
@@ -370,13 +331,6 @@ def _proper(node: Node) -> Fraction | None:
         ):
             return top / bottom
     return None
-
-
-def _small_integer(node: Node) -> int:
-    """A whole exponent of a unit."""
-    if isinstance(node, Num) and node.value.denominator == 1 and abs(node.value) < 10:
-        return int(node.value)
-    raise Unreadable("an exponent of a unit that is no small integer")
 
 
 def _stronger(old: str, new: str) -> str:
