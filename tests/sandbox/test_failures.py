@@ -9,6 +9,7 @@ import resource
 import signal
 import subprocess
 import sys
+import tempfile
 import textwrap
 import threading
 import time
@@ -135,6 +136,19 @@ def test_no_temporary_files_are_needed(box: Sandbox, tmp_path: Path, monkeypatch
     for _ in range(3):
         assert box.run("open('/tmp/x', 'w').write('x'); print(1)").stdout in (b"1\n", b"")
     assert not {name for name in os.listdir("/dev/shm") if name not in before}
+
+
+def test_an_environment_in_tmp_is_seen_and_read_only(strongest: Sandbox, monkeypatch: pytest.MonkeyPatch) -> None:
+    with tempfile.TemporaryDirectory(dir="/tmp") as folder:
+        packages = Path(folder, "site-packages")
+        packages.mkdir()
+        (packages / "installed_in_tmp.py").write_text("number = 42")
+        monkeypatch.setattr(sys, "path", [*sys.path, str(packages)])
+        with Sandbox(strongest.backend, workers=1) as own:
+            assert own.run("import installed_in_tmp as i; print(i.number)").stdout == b"42\n"
+            result = own.run("import installed_in_tmp as i; open(i.__file__, 'a').write('x')")
+            assert result.outcome is Outcome.ERROR
+        assert (packages / "installed_in_tmp.py").read_text() == "number = 42"
 
 
 def test_closing_leaves_no_process_and_a_closed_sandbox_says_so(strongest: Sandbox) -> None:

@@ -95,7 +95,7 @@ ENDS: dict[str, tuple[str, Outcome, int, str]] = {
     "a busy loop in threads": (
         "import threading\ndef f():\n    while True: pass\nfor _ in range(4): threading.Thread(target=f).start()",
         Outcome.TIMEOUT_CPU, -9, "CPU limit 1 s"),
-    "a long line": ("print('x' * 2_000_000)", Outcome.OUTPUT, -9, "more than 1048576 bytes of output"),
+    "a long line": ("print('x' * 2_000_000)\nwhile True: pass", Outcome.OUTPUT, -9, "more than 1048576 bytes of output"),
 }  # fmt: skip
 
 

@@ -71,10 +71,15 @@ def mount_setattr(path: str, attributes: int, recursive: bool) -> None:
     )
 
 
-def pivot_root_here() -> None:
-    """Make the current directory the root and let go of the old root, so that no path leads to it."""
-    _syscall(_PIVOT_ROOT[os.uname().machine], "pivot_root", b".", b".")
-    _check(_libc.umount2(b".", 2), "umount2 of the old root")
+def pivot_root(new: str, old: str) -> None:
+    """Make another mount the root, with the old root at a directory in it."""
+    _syscall(_PIVOT_ROOT[os.uname().machine], "pivot_root", new.encode(), old.encode())
+
+
+def unmount(path: str) -> None:
+    """Let go of the old root, with all mounts in it, so that no path leads to the host."""
+    detach = 2
+    _check(_libc.umount2(path.encode(), detach), f"umount2 {path}")
 
 
 def die_with_parent() -> None:

@@ -17,7 +17,7 @@ from collections.abc import Iterable
 
 from tossup.sandbox import kernel
 
-HOLDER, TMP = "/box", "/box/tmp"
+HOLDER, TMP, OLD = "/box", "/box/tmp", "/old"
 """/tmp is a link to TMP. Landlock's rule stands on HOLDER, since it looks at what a mount hangs in, not at the mount."""
 UID = 1000
 """What the program sees as its user: not 0, so that nothing believes to be root."""
@@ -43,36 +43,43 @@ def leave_host() -> None:
 
 
 def build_root(readable: Iterable[str], devices: Iterable[str]) -> None:
-    """Replace the root by an empty one that shows these paths only, read-only."""
+    """Replace the root by an empty one that shows these paths only, read-only.
+
+    The new root is first mounted anywhere and made the root; what it covered there is then in sight again, under OLD.
+    """
+    links = {path: os.readlink(path) for path in readable if os.path.dirname(path) == "/" and os.path.islink(path)}
+    paths = [path for path in readable if path not in links and os.path.exists(path)]
+    sources = {path: (os.path.realpath(path), kernel.ATTR_NODEV) for path in paths}
+    sources |= {path: (path, 0) for path in devices if os.path.exists(path)}
     kernel.mount("", "/", "", kernel.MS_REC | kernel.MS_PRIVATE)
-    base = "/tmp"
-    kernel.mount("tmpfs", base, "tmpfs", kernel.MS_NOSUID | kernel.MS_NODEV, "size=1m,mode=755")
-    for path in readable:
-        if os.path.islink(path) and os.path.dirname(path) == "/":
-            os.symlink(os.readlink(path), base + path)
-        elif os.path.exists(path) and not os.path.exists(base + path):
-            bind(os.path.realpath(path), base + path, kernel.ATTR_NODEV)
-    for path in devices:
-        if os.path.exists(path):
-            bind(path, base + path, 0)
-    os.makedirs(base + TMP, mode=0o755)
-    os.symlink(TMP, base + "/tmp")
-    os.chdir(base)
-    kernel.pivot_root_here()
+    anywhere = next(path for path in ("/tmp", "/var", "/usr") if os.path.isdir(path))
+    kernel.mount("tmpfs", anywhere, "tmpfs", kernel.MS_NOSUID | kernel.MS_NODEV, "size=1m,mode=755")
+    os.mkdir(anywhere + OLD)
+    os.chdir(anywhere)
+    kernel.pivot_root(".", OLD.lstrip("/"))
     os.chdir("/")
+    for path, target in links.items():
+        os.symlink(target, path)
+    for path, (source, attributes) in sources.items():
+        bind(OLD + source, path, attributes)
+    kernel.unmount(OLD)
+    os.rmdir(OLD)
+    os.makedirs(TMP, mode=0o755)
+    if not os.path.lexists("/tmp"):  # an interpreter installed in /tmp has made it a read-only directory
+        os.symlink(TMP, "/tmp")
     kernel.mount_setattr("/", kernel.ATTR_RDONLY | kernel.ATTR_NOSUID | kernel.ATTR_NODEV, recursive=False)
 
 
-def bind(source: str, target: str, extra: int) -> None:
+def bind(source: str, target: str, attributes: int) -> None:
     """Show a file or directory of the host at another place, read-only, with the mounts beneath it."""
     if os.path.isdir(source):
-        os.makedirs(target, mode=0o755)
+        os.makedirs(target, mode=0o755, exist_ok=True)
     else:
         os.makedirs(os.path.dirname(target), mode=0o755, exist_ok=True)
         with open(target, "x"):
             pass
     kernel.mount(source, target, "", kernel.MS_BIND | kernel.MS_REC)
-    kernel.mount_setattr(target, kernel.ATTR_RDONLY | kernel.ATTR_NOSUID | extra, recursive=True)
+    kernel.mount_setattr(target, kernel.ATTR_RDONLY | kernel.ATTR_NOSUID | attributes, recursive=True)
 
 
 class PidNamespaces:
