@@ -20,10 +20,12 @@ from functools import *
 from heapq import *
 from itertools import *
 from math import *
+from builtins import *
 inf = float("inf")
 """
 """What a problem with a function to write starts from where it brings no `imports`: these sets take typing and the usual
-modules as given, in their starter code and in the harnesses that they were published with."""
+modules as given, in their starter code and in the harnesses that they were published with. The built-ins come last: `pow`
+takes a modulus, and that of math does not."""
 
 Fields = Mapping[str, Any]
 Parts = tuple[Task, str, str]
