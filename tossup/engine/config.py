@@ -47,7 +47,9 @@ class RolloutConfig(SamplingConfig):
 class CurriculumConfig(Section):
     """Which problems are drawn and which groups train."""
 
-    sampler: Literal["tossup", "uniform"] = Field("tossup", description="tossup seeks problems near a coin flip")
+    sampler: Literal["tossup", "uniform", "greso", "last_mean", "mopps"] = Field(
+        "tossup", description="tossup seeks problems near a coin flip; the others are for comparison"
+    )
     aim: Literal["headroom", "half"] = Field("headroom", description="value of a problem: E[std (1-p)], or E[std]")
     uniform_share: float = Field(0.1, ge=0, le=1, description="share of draws that is uniform: the control arm")
     thompson_share: float = Field(0.2, ge=0, le=1, description="share of draws by Thompson sampling")

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -25,6 +25,7 @@ from typing import Any, Protocol
 
 import torch
 
+from tossup.curriculum.baselines import Greso, LastMeanPools, Mopps
 from tossup.curriculum.batch import Batch, BatchRule, Pending, collect
 from tossup.curriculum.ledger import Ledger
 from tossup.curriculum.sampler import Draw, Sampler, TossUp, TossUpRule, Uniform
@@ -285,8 +286,13 @@ class Waves:
 
 def make_sampler(config: TrainConfig, attempts: Any, correct: Any, tags: list[str]) -> Sampler:
     """The sampler that the configuration names, over a pool of these counts and tags."""
-    cfg = config.curriculum
-    if cfg.sampler == "uniform":
-        return Uniform(len(tags), config.seed)
+    cfg, n, seed = config.curriculum, len(tags), config.seed
     rule = TossUpRule(aim=Aim(cfg.aim), uniform=cfg.uniform_share, thompson=cfg.thompson_share)
-    return TossUp(attempts, correct, tags, config.rollout.group_size, config.seed, rule)
+    makers: dict[str, Callable[[], Sampler]] = {
+        "tossup": lambda: TossUp(attempts, correct, tags, config.rollout.group_size, seed, rule),
+        "uniform": lambda: Uniform(n, seed),
+        "greso": lambda: Greso(n, seed),
+        "last_mean": lambda: LastMeanPools(n, seed),
+        "mopps": lambda: Mopps(n, seed),
+    }
+    return makers[cfg.sampler]()
