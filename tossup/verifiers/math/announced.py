@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from tossup.verifiers.math.lexer import FUNCTIONS
+from tossup.verifiers.math.tables import FUNCTIONS
 from tossup.verifiers.math.units import is_unit_word
 
 

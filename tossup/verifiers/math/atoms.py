@@ -6,10 +6,11 @@ import re
 from typing import TYPE_CHECKING
 
 from tossup.verifiers.math.brackets import bars, environment, group
-from tossup.verifiers.math.lexer import END, OPERATORS, SYMBOLS
+from tossup.verifiers.math.lexer import END
 from tossup.verifiers.math.limits import Unreadable
 from tossup.verifiers.math.numerals import number
 from tossup.verifiers.math.operators import fraction, function, operator, root
+from tossup.verifiers.math.tables import OPERATORS, SYMBOLS
 from tossup.verifiers.math.tree import (
     Chain,
     Fn,

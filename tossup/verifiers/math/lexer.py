@@ -11,8 +11,18 @@ import re
 from typing import NamedTuple
 
 from tossup.verifiers.math.limits import MAX_ANSWER_CHARS, MAX_DIGITS, MAX_TOKENS, Oversized, Unreadable
+from tossup.verifiers.math.tables import (
+    FUNCTIONS,
+    GREEK,
+    OPERATORS,
+    PLAIN_WORDS,
+    SAME,
+    SPACING,
+    TABLE,
+    TEXT_COMMANDS,
+    WORD_COMMANDS,
+)
 from tossup.verifiers.math.units import SINGLE_LETTERS, is_unit_word
-from tossup.verifiers.math.words import names
 
 
 class Token(NamedTuple):
@@ -24,26 +34,6 @@ class Token(NamedTuple):
 
 END = Token("end", "")
 
-_UNICODE = {
-    **dict.fromkeys("−–—‐‑‒﹣－", "-"),
-    **dict.fromkeys("×·⋅∗⋆•✕", " \\cdot "),
-    **dict.fromkeys("\u00a0\u2002\u2003\u2009\u200a\u202f", " "),
-    **dict.fromkeys("\u200b\u200c\u200d\u2060\ufeff“”„\"", ""),
-    "÷": "/", "∕": "/", "⁄": "/", "∶": ":", "：": ":", "，": ",", "；": ";", "（": "(", "）": ")", "′": "'", "’": "'",
-    "≤": " \\le ", "⩽": " \\le ", "≦": " \\le ", "≥": " \\ge ", "⩾": " \\ge ", "≧": " \\ge ", "≠": " \\ne ",
-    "≈": " \\approx ", "≅": " \\approx ", "≡": " \\equiv ", "π": " \\pi ", "∞": " \\infty ", "∪": " \\cup ",
-    "∩": " \\cap ", "∈": " \\in ", "∅": " \\emptyset ", "±": " \\pm ", "∓": " \\mp ", "°": "^\\circ ", "º": "^\\circ ",
-    "√": " \\sqrt ", "∛": " \\sqrt[3] ", "ℝ": " \\mathbb{R} ", "ℤ": " \\mathbb{Z} ", "ℕ": " \\mathbb{N} ",
-    "¼": "\\frac{1}{4} ", "½": "\\frac{1}{2} ", "¾": "\\frac{3}{4} ", "⅓": "\\frac{1}{3} ", "⅔": "\\frac{2}{3} ",
-    "⅕": "\\frac{1}{5} ", "⅛": "\\frac{1}{8} ", "⅜": "\\frac{3}{8} ", "⅝": "\\frac{5}{8} ", "⅞": "\\frac{7}{8} ",
-    "⟨": " \\langle ", "⟩": " \\rangle ", "⌊": " \\lfloor ", "⌋": " \\rfloor ", "⌈": " \\lceil ", "⌉": " \\rceil ",
-    "∴": " ", "∨": " \\lor ", "∧": " \\land ", "→": " \\to ", "∑": " \\sum ", "∫": " \\int ", "∏": " \\prod ",
-    "∖": " \\setminus ",
-    "€": " \\euro ", "£": " \\pounds ", "¥": " \\yen ", "α": " \\alpha ", "β": " \\beta ", "γ": " \\gamma ",
-    "δ": " \\delta ", "ε": " \\epsilon ", "θ": " \\theta ", "λ": " \\lambda ", "μ": " \\mu ", "ρ": " \\rho ",
-    "σ": " \\sigma ", "τ": " \\tau ", "φ": " \\phi ", "ϕ": " \\phi ", "ω": " \\omega ", "Δ": " \\Delta ", "Ω": " \\Omega ",
-}  # fmt: skip
-_TABLE = str.maketrans(_UNICODE)
 _SUPERSCRIPT = re.compile("[⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻ⁿ]+")
 _SUBSCRIPT = re.compile("[₀₁₂₃₄₅₆₇₈₉ₙ]+")
 _RAISED = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻ⁿ₀₁₂₃₄₅₆₇₈₉ₙ", "0123456789+-n0123456789n")
@@ -70,48 +60,13 @@ _TOKEN = re.compile(
 _GROUPED = re.compile(r"\d{1,3}(?:(?:,\d{3})+|(?:(?: |\\,|\\ |\\;|~)\d{3})+)(?:\.\d+)?(?![\d]|[,.]\d)", re.ASCII)
 _EUROPEAN = re.compile(r"(\d{1,3}(?:\.\d{3})+),(\d+)(?![\d.,])|(\d{1,3}(?:\.\d{3}){2,})(?![\d.,])", re.ASCII)
 
-FUNCTIONS = names(
-    "sin cos tan cot sec csc arcsin arccos arctan arccot asin acos atan sinh cosh tanh coth sech csch arcsinh arccosh"
-    " arctanh asinh acosh atanh ln log lg exp sqrt cbrt abs"
-)
-OPERATORS = names("sum prod int iint iiint oint lim det gcd lcm max min sup inf arg deg dim ker Pr limsup liminf")
-GREEK = names(
-    "alpha beta gamma delta epsilon varepsilon zeta eta theta vartheta iota kappa lambda mu nu xi rho varrho sigma tau"
-    " upsilon phi varphi chi psi omega Gamma Delta Theta Lambda Xi Sigma Upsilon Phi Psi Omega"
-    " infty pi"
-)
-SYMBOLS = GREEK | names("hbar ell Re Im aleph odot partial nabla angle triangle prime square star dagger perp")
-_NOTHING = names(
-    "left right big Big bigg Bigg bigl bigr Bigl Bigr biggl biggr displaystyle textstyle scriptstyle limits nolimits quad"
-    " qquad enspace thinspace rm bf it cal nonumber notag middle hfill newline small large Large boldsymbol bm therefore"
-)
-_SAME = {
-    "dfrac": "frac", "tfrac": "frac", "cfrac": "frac", "dbinom": "binom", "tbinom": "binom", "choose": "choose",
-    "leq": "le", "leqslant": "le", "geq": "ge", "geqslant": "ge", "neq": "ne", "times": "cdot", "ast": "cdot",
-    "div": "/", "lvert": "|", "rvert": "|", "vert": "|", "mid": "|", "colon": ":", "lbrace": "\\{", "rbrace": "\\}",
-    "lbrack": "[", "rbrack": "]", "lparen": "(", "rparen": ")", "degree": "circ", "varnothing": "emptyset",
-    "lt": "<", "gt": ">",
-    "lor": "or", "vee": "or", "land": "and", "wedge": "and", "simeq": "approx", "cong": "approx", "doteq": "approx",
-    "backslash": "setminus", "bar": "overline", "fbox": "boxed", "infin": "infty", "dots": "...", "ldots": "...",
-    "cdots": "...", "dotsc": "...",
-    "Vert": "\\|", "lVert": "\\|", "rVert": "\\|", "implies": "to", "Rightarrow": "to", "rightarrow": "to",
-    "longrightarrow": "to",
-    "notin": "notin", "R": "RR",
-}  # fmt: skip
-_TEXT_COMMANDS = names(
-    "text textbf textit textrm textnormal textsf texttt mbox hbox mathrm mathbf mathit mathsf mathbb mathcal operatorname"
-    " emph underline vec overrightarrow hat boldsymbol bm mathtt mathfrak"
-)
-_WORD_COMMANDS = names("text textrm textnormal mbox hbox mathrm operatorname")
-_PLAIN_WORDS = {"pi": "pi", "infinity": "infty", "inf": "infty", "oo": "infty", "union": "cup"}
-
 
 def clean(text: str) -> str:
     """Unicode mathematics as LaTeX, doubled backslashes single, thousands marks inside numbers gone."""
     if not text.isascii():
         text = _SUPERSCRIPT.sub(lambda m: "^{" + m.group().translate(_RAISED) + "}", text)
         text = _SUBSCRIPT.sub(lambda m: "_{" + m.group().translate(_RAISED) + "}", text)
-        text = text.translate(_TABLE)
+        text = text.translate(TABLE)
     if "$" in text and (text.count("$") - text.count("\\$")) % 2 == 0:
         text = _DELIMITER.sub("", text)
     if "^" in text:
@@ -190,14 +145,14 @@ def _number(text: str, match: re.Match[str], tokens: list[Token], brackets: list
 
 def _command(text: str, name: str, position: int, tokens: list[Token]) -> int:
     """A LaTeX command; text commands take their braces along."""
-    if name in _TEXT_COMMANDS and (inner := _braced(text, position)) is not None:
+    if name in TEXT_COMMANDS and (inner := _braced(text, position)) is not None:
         _text(name, text[inner[0] : inner[1]], tokens)
         return inner[1] + 1
     if name in ("hspace", "vspace", "color", "textcolor") and (inner := _braced(text, position)) is not None:
         return inner[1] + 1
-    if name in _NOTHING or name in _TEXT_COMMANDS:
+    if name in SPACING or name in TEXT_COMMANDS:
         return position
-    name = _SAME.get(name, name)
+    name = SAME.get(name, name)
     if name in ("/", "|", ":", "\\{", "\\}", "[", "]", "(", ")", "...", "\\|", "<", ">"):
         tokens.append(Token("op", name))
     elif name in FUNCTIONS and name != "sqrt":  # `\\sqrt[3]{x}` has a grammar of its own
@@ -230,7 +185,7 @@ def _text(command: str, content: str, tokens: list[Token]) -> None:
     after_value = bool(tokens) and (tokens[-1].kind == "num" or tokens[-1].value in (")", "}", "]", "circ"))
     if command == "mathbb" and bare in ("R", "Z", "N", "Q", "C"):
         tokens.append(Token("id", bare * 2))
-    elif bare in SINGLE_LETTERS and after_value and command in _WORD_COMMANDS:
+    elif bare in SINGLE_LETTERS and after_value and command in WORD_COMMANDS:
         tokens.append(Token("text", bare))
     elif len(bare) == 1 and bare.isalpha():
         tokens.append(Token("id", bare))
@@ -257,8 +212,8 @@ def _word(word: str, tokens: list[Token]) -> None:
     after_value = bool(tokens) and (tokens[-1].kind == "num" or tokens[-1].value in (")", "}", "]", "circ", "text"))
     if len(word) == 1:
         tokens.append(Token("id", word))
-    elif word in _PLAIN_WORDS:
-        tokens.append(Token("cmd", _PLAIN_WORDS[word]))
+    elif word in PLAIN_WORDS:
+        tokens.append(Token("cmd", PLAIN_WORDS[word]))
     elif word in FUNCTIONS:
         tokens.append(Token("fn", word))
     elif word in GREEK:

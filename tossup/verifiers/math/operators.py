@@ -6,8 +6,8 @@ from fractions import Fraction
 from typing import TYPE_CHECKING
 
 from tossup.verifiers.math.brackets import group
-from tossup.verifiers.math.lexer import OPERATORS, SYMBOLS
 from tossup.verifiers.math.limits import Unreadable
+from tossup.verifiers.math.tables import OPERATORS, SYMBOLS
 from tossup.verifiers.math.tree import (
     Chain,
     Fn,
