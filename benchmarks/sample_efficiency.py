@@ -15,6 +15,7 @@ Finished runs under --out are not repeated.
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import platform
 import random
@@ -75,7 +76,7 @@ class Bench:
 
 def to_target(curve: Sequence[tuple[float, float, float]], target: float) -> tuple[float, float, bool]:
     """Where a curve of (tokens, seconds, accuracy) first crosses the target, by linear interpolation."""
-    for (t0, s0, a0), (t1, s1, a1) in zip(curve, curve[1:], strict=False):
+    for (t0, s0, a0), (t1, s1, a1) in itertools.pairwise(curve):
         if a1 >= target:
             share = (target - a0) / (a1 - a0) if a1 > a0 else 1.0
             return t0 + share * (t1 - t0), s0 + share * (s1 - s0), True

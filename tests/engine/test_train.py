@@ -119,6 +119,8 @@ def test_the_summary_and_the_folder_are_what_the_docs_say(whole: Path) -> None:
     for name in ("accuracy_before", "accuracy_after", "tokens_generated", "wasted_share", "seconds", "run"):
         assert summary[name] is not None
     assert summary["ended_by"] == "steps"
+    lists = json.loads((whole / "watched.json").read_text())
+    assert {name: len(ids) for name, ids in lists.items()} == summary["watched"]
     pool = read_pool(whole / "pool.parquet")
     ledger = rows(whole)
     assert int(pool.attempts.sum()) > 0

@@ -122,6 +122,9 @@ def _table(s: Mapping[str, Any]) -> Table:
     for fate, count in s["tokens"].items():
         if count:
             table.add_row(f"  {fate.replace('_', ' ')}", f"{count:,} ({count / total:.1%})")
+    for name, count in s["watched"].items():
+        if count:
+            table.add_row(f"problems {name.replace('_', ' ')}", f"{count:,}")
     table.add_row("time", f"{s['seconds']:.0f} s")
     for part in ("generate", "verify", "update"):
         table.add_row(f"  {part}", f"{s['seconds_' + part]:.0f} s")

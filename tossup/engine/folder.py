@@ -34,6 +34,7 @@ class RunFolder:
         self.checkpoints = root / "checkpoints"
         self.pool = root / "pool.parquet"
         self.model = root / "model"
+        self.watched = root / "watched.json"
         self.summary = root / "summary.json"
 
     @contextmanager

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -25,11 +25,9 @@ from typing import Any, Protocol
 
 import torch
 
-from tossup.curriculum.baselines import Greso, LastMeanPools, Mopps
 from tossup.curriculum.batch import Batch, BatchRule, Pending, collect
 from tossup.curriculum.ledger import Ledger
-from tossup.curriculum.sampler import Draw, Sampler, TossUp, TossUpRule, Uniform
-from tossup.curriculum.value import Aim
+from tossup.curriculum.sampler import Draw
 from tossup.engine import checkpoint
 from tossup.engine.config import TrainConfig
 from tossup.engine.dashboards import Dashboard, NoDashboard, open_dashboard
@@ -39,6 +37,7 @@ from tossup.engine.metrics import step_metrics, summary
 from tossup.engine.policy import load, set_threads
 from tossup.engine.pools import learned, open_pool, spread, tags
 from tossup.engine.rollouts import sample_groups, stream
+from tossup.engine.samplers import make_sampler, watched
 from tossup.engine.step import update
 from tossup.records import Group, Problem
 
@@ -247,8 +246,13 @@ class Run:
         self.policy.tokenizer.save_pretrained(self.folder.model)
         policy_name = f"{self.folder.root.name}@{p.step}"
         learned(self.pool, self.ledger.scan(), policy_name).write(self.folder.pool)
+        lists = watched(self.sampler, self.pool.ids)
+        write_atomically(self.folder.watched, json.dumps(lists, indent=1, ensure_ascii=False) + "\n")
         p.seconds = time.perf_counter() - self.started
-        result = summary(self.ledger, asdict(p), reason) | {"run": str(self.folder.root)}
+        result = summary(self.ledger, asdict(p), reason) | {
+            "watched": {name: len(ids) for name, ids in lists.items()},
+            "run": str(self.folder.root),
+        }
         write_atomically(self.folder.summary, json.dumps(result, indent=2) + "\n")
         return result
 
@@ -282,17 +286,3 @@ class Waves:
         self.generate_seconds += seconds.generate
         self.verify_seconds += seconds.verify
         return groups
-
-
-def make_sampler(config: TrainConfig, attempts: Any, correct: Any, tags: list[str]) -> Sampler:
-    """The sampler that the configuration names, over a pool of these counts and tags."""
-    cfg, n, seed = config.curriculum, len(tags), config.seed
-    rule = TossUpRule(aim=Aim(cfg.aim), uniform=cfg.uniform_share, thompson=cfg.thompson_share)
-    makers: dict[str, Callable[[], Sampler]] = {
-        "tossup": lambda: TossUp(attempts, correct, tags, config.rollout.group_size, seed, rule),
-        "uniform": lambda: Uniform(n, seed),
-        "greso": lambda: Greso(n, seed),
-        "last_mean": lambda: LastMeanPools(n, seed),
-        "mopps": lambda: Mopps(n, seed),
-    }
-    return makers[cfg.sampler]()
