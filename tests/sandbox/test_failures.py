@@ -151,6 +151,33 @@ def test_an_environment_in_tmp_is_seen_and_read_only(strongest: Sandbox, monkeyp
         assert (packages / "installed_in_tmp.py").read_text() == "number = 42"
 
 
+UNUSUAL_HOST = """
+import os, signal
+from tossup.sandbox import Sandbox
+program = '''
+import os, signal, time
+kinds = signal.SIGCHLD, signal.SIGALRM, signal.SIGHUP, signal.SIGTERM
+print([signal.getsignal(s) == signal.SIG_DFL for s in kinds], signal.getsignal(signal.SIGINT) == signal.default_int_handler)
+signal.signal(signal.SIGALRM, lambda *a: print("ring"))
+signal.setitimer(signal.ITIMER_REAL, 0.01)
+time.sleep(0.1)
+print(len(signal.pthread_sigmask(signal.SIG_BLOCK, ())))
+'''
+for s in (signal.SIGCHLD, signal.SIGINT, signal.SIGALRM, signal.SIGHUP, signal.SIGTERM):
+    signal.signal(s, signal.SIG_IGN)
+signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+os.umask(0o777)
+with Sandbox(workers=1) as box:
+    print(box.run(program).stdout.decode(), box.run("raise SystemExit(3)").exit_code)
+"""
+
+
+def test_what_the_host_ignores_blocks_or_masks_does_not_reach_a_run() -> None:
+    """A host that ignores SIGCHLD would hide how runs end; a blocked or ignored signal would change programs."""
+    done = subprocess.run([sys.executable, "-c", UNUSUAL_HOST], capture_output=True, text=True)
+    assert done.stdout.split("\n") == ["[True, True, True, True] True", "ring", "0", " 3", ""], done
+
+
 def test_closing_leaves_no_process_and_a_closed_sandbox_says_so(strongest: Sandbox) -> None:
     box = Sandbox(strongest.backend, workers=2)
     box.run("pass")

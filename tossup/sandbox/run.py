@@ -26,6 +26,8 @@ FLOOD_BYTES = 64 << 20
 GRACE_S = 60.0
 """How long after the wall limit a zygote may take to say that it has killed its run."""
 CHUNK = 1 << 16
+EAGER_ROUNDS, PAUSE_S = 16, 0.001
+"""After so many wake-ups the host pauses between them: a program that prints a character at a time must not cost it a core."""
 
 
 class Program:
@@ -208,7 +210,11 @@ def drive(runs: Sequence[Run], finished: Run | None = None) -> None:
         sources[run.worker.fileno()] = (run, None)
     for fd in sources:
         poll.register(fd, select.POLLIN)
+    rounds = 0
     while not all(run.done for run in runs):
+        rounds += 1
+        if rounds > EAGER_ROUNDS:
+            time.sleep(PAUSE_S)
         events = poll.poll(max(0.0, 1000 * (deadline - time.monotonic())))
         if not events and time.monotonic() > deadline:
             for run in runs:

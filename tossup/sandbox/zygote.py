@@ -19,6 +19,7 @@ It runs by `python -s -P -S -c ...` and imports its siblings without `tossup/__i
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import gc
 import importlib
@@ -50,6 +51,7 @@ COMMON = """
 
 def main(control_fd: int, config_fd: int) -> None:
     """Set up what the configuration says, then serve jobs until the host goes away. Never returns."""
+    forget_inheritance()
     control = socket.socket(fileno=control_fd)
     host = os.pidfd_open(os.getppid())
     with open(config_fd) as f:
@@ -70,6 +72,18 @@ def main(control_fd: int, config_fd: int) -> None:
     control.send(json.dumps({"ready": server.layers}).encode())
     server.serve()
     os._exit(0)
+
+
+def forget_inheritance() -> None:
+    """Undo what exec hands on from the host: ignored and blocked signals, the umask, and who goes first for want of memory."""
+    for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP, signal.SIGPIPE, signal.SIGXFSZ}:
+        if signal.getsignal(number) is signal.SIG_IGN:  # an ignored SIGCHLD would take away how runs ended
+            signal.signal(number, signal.SIG_DFL)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
+    os.umask(0o022)
+    with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w") as f:  # /proc may be hidden
+        f.write("1000")
 
 
 def guard(zygote: int, host: int) -> None:
