@@ -74,7 +74,9 @@ from tossup.verifiers.workers import Workers
 SLOW_SECONDS = 1.0
 """CPU seconds for one comparison in a worker process; more is UNDECIDED with the reason `timeout`."""
 
-_DECIMAL_COMMA = re.compile(r"\s*([-+]?\d+)(?:,|\{,\})(\d{1,2}|\d{4,})\s*")
+_DECIMAL_COMMA = re.compile(
+    r"\s*([-+]?\d+)(?:,|\{,\})(\d{1,2}|\d{4,})((?:\s|\\?[%$€°]|\\(?:text|mathrm)\{[^{}\d]*\})*)"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,7 +191,7 @@ def _readings(found: Found, gold: Reference) -> list[str]:
         return [", ".join((*found.earlier, found.text))]
     readings = [found.text]
     if isinstance(gold.node, SCALARS) and (comma := _DECIMAL_COMMA.fullmatch(found.text)):
-        readings.append(f"{comma[1]}.{comma[2]}")
+        readings.append(f"{comma[1]}.{comma[2]}{comma[3]}")
     if found.loose and found.how == "announced":
         readings.extend(found.loose)
     elif found.loose and isinstance(gold.node, Group) and gold.node.open in ("", "{"):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from tossup.verifiers.math import sets, units
 from tossup.verifiers.math.limits import Undefined, Unreadable
-from tossup.verifiers.math.lists import as_systems, by_name, distinct_names, every, matching, repeated_names
+from tossup.verifiers.math.lists import as_rows, as_systems, by_name, distinct_names, every, matching, repeated_names
 from tossup.verifiers.math.numeric import same
 from tossup.verifiers.math.relations import equation, inequality
 from tossup.verifiers.math.scalars import Finding, angle, inverse, scalar
@@ -173,7 +173,7 @@ def _unit(gold: Named, mine: Named) -> Finding | None:
     if gold.unit and mine.unit and units.contradict(units.canonical(gold.unit), units.canonical(mine.unit)):
         return Finding(False, f"the unit {mine.unit!r} contradicts {gold.unit!r}")
     wanted, given = angle(gold.value), angle(mine.value)
-    if gold.unit and given and "deg" not in units.canonical(gold.unit).split():
+    if gold.unit and given and not wanted and "deg" not in units.canonical(gold.unit).split():
         return Finding(False, "degrees where another unit is asked for")
     if mine.unit and wanted and units.contradict("deg", units.canonical(mine.unit)):
         return Finding(False, f"the unit {mine.unit!r} contradicts degrees")
@@ -202,6 +202,9 @@ def several(listed: list[Node], answer: Node, reference: Node) -> Finding:
             return _compare(listed[0], answer)
         return by_region(reference, answer)
     if len(mine) != len(listed):
+        solutions = as_rows([named(n, strict=False) for n in mine])
+        if solutions is not None and len(solutions) == len(listed):
+            return matching([named(n, strict=True) for n in listed], solutions, value)
         regions = by_region(reference, answer)
         return regions if regions.equal else Finding(False, f"{len(mine)} values where there are {len(listed)}")
     ours, theirs = [named(n, strict=True) for n in listed], [named(n, strict=False) for n in mine]

@@ -43,6 +43,9 @@ _DOUBLED = re.compile(r"\\\\(?=[A-Za-z]{2})")
 _DELIMITER = re.compile(r"(?<!\\)\$")
 _RING = re.compile(r"\^\s*(?:\{\s*)?(?:\\(?:text|mathrm|rm)\s*\{\s*o\s*\}|o(?![A-Za-z]))(?:\s*\})?")
 _TIMES_TEN = re.compile(r"(?<=\d)\s?[xX]\s?10\s?\^")
+_TEMPERATURE = re.compile(r"(\^\s?\{?\\circ\s?\}?)\s*(?:\\(?:text|mathrm)\{\s*)?([FC])\b\s*\}?")
+_UNIT_FRACTION = re.compile(r"\\frac\{\\(?:text|mathrm)\{([^{}]*)\}\}\{\\(?:text|mathrm)\{([^{}]*)\}(\^\{?\d\}?)?\}")
+_CURRENCY_CODE = re.compile(r"\A\s*(?:Rs\.?|USD|US|EUR|INR|GBP)\s*(?=\\?\$?\d)")
 _RATIO = re.compile(r"(?<=\d)\s?(?:\\text\{\s?to\s?\}|\bto\b)\s?(?=\d)")
 _HALF_DAY = re.compile(r"\b([AaPp])\.\s?[Mm]\b\.?")
 _QUAD = re.compile(r"\\q?quad(?![A-Za-z]{3})")
@@ -72,6 +75,11 @@ def clean(text: str) -> str:
     if "^" in text:
         text = _RING.sub(r"^\\circ ", text)
         text = _TIMES_TEN.sub(r"\\cdot 10^", text)
+    if "circ" in text:
+        text = _TEMPERATURE.sub(r"\1\\text{ degrees \2}", text)
+    if "\\frac{\\" in text:
+        text = _UNIT_FRACTION.sub(r"\\text{\1/\2}\3", text)
+    text = _CURRENCY_CODE.sub("", text)
     if "to" in text:
         text = _RATIO.sub(":", text)
     if ".m" in text.lower() or ". m" in text.lower():

@@ -48,18 +48,23 @@ def by_name(ours: list[Named], theirs: list[Named], equal: Equal) -> Finding:
 def as_systems(ours: list[Named], theirs: list[Named], equal: Equal) -> Finding:
     """Solutions of a system, each a row of named values."""
     names = list(dict.fromkeys(item.name for item in ours))
-    size = len(names)
     if {item.name for item in theirs} != set(names):
         return Finding(False, "other names for the values")
+    return matching(_rows(ours, names), _rows(theirs, names), equal)
 
-    def rows(items: list[Named]) -> list[Named]:
-        found = []
-        for start in range(0, len(items), size):
-            row = {item.name: item.value for item in items[start : start + size]}
-            found.append(Named(Group("(", ")", tuple(row[name] for name in names if name in row))))
-        return found
 
-    return matching(rows(ours), rows(theirs), equal)
+def as_rows(items: list[Named]) -> list[Named] | None:
+    """Solutions of a system as tuples, in the order of the names; None when the names do not go round."""
+    return _rows(items, list(dict.fromkeys(item.name for item in items))) if repeated_names(items) else None
+
+
+def _rows(items: list[Named], names: list[Node | None]) -> list[Named]:
+    """One tuple for every round of names."""
+    found = []
+    for start in range(0, len(items), len(names)):
+        row = {item.name: item.value for item in items[start : start + len(names)]}
+        found.append(Named(Group("(", ")", tuple(row[name] for name in names if name in row))))
+    return found
 
 
 def matching(ours: list[Named], theirs: list[Named], equal: Equal) -> Finding:

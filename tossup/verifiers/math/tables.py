@@ -19,6 +19,7 @@ _UNICODE = {
     "⟨": " \\langle ", "⟩": " \\rangle ", "⌊": " \\lfloor ", "⌋": " \\rfloor ", "⌈": " \\lceil ", "⌉": " \\rceil ",
     "∴": " ", "∨": " \\lor ", "∧": " \\land ", "→": " \\to ", "∑": " \\sum ", "∫": " \\int ", "∏": " \\prod ",
     "∖": " \\setminus ",
+    "¢": "\\text{ cents}",
     "€": " \\euro ", "£": " \\pounds ", "¥": " \\yen ", "α": " \\alpha ", "β": " \\beta ", "γ": " \\gamma ",
     "δ": " \\delta ", "ε": " \\epsilon ", "θ": " \\theta ", "λ": " \\lambda ", "μ": " \\mu ", "ρ": " \\rho ",
     "σ": " \\sigma ", "τ": " \\tau ", "φ": " \\phi ", "ϕ": " \\phi ", "ω": " \\omega ", "Δ": " \\Delta ", "Ω": " \\Omega ",
@@ -50,6 +51,7 @@ SYMBOLS = GREEK | names("hbar ell Re Im aleph odot partial nabla angle triangle 
 SPACING = names(
     "left right big Big bigg Bigg bigl bigr Bigl Bigr biggl biggr displaystyle textstyle scriptstyle limits nolimits quad"
     " qquad enspace thinspace rm bf it cal nonumber notag middle hfill newline small large Large boldsymbol bm therefore"
+    " mathstrut strut"
 )
 
 
