@@ -224,6 +224,20 @@ os.write(4, b'y')
     assert len(talk.candidate.stdout) == 1 << 20
 
 
+def test_neither_side_can_hold_up_the_other_for_ever(sandbox: Sandbox) -> None:
+    flood = "import os\nwhile True: os.write(4, b'x' * 65536)"
+    talk = sandbox.converse(flood, "import os\nos.read(3, 10)\nos.write(5, b'enough')")
+    assert (talk.verdict, talk.tests.outcome) == (b"enough", Outcome.FINISHED)
+    limits = Limits(cpu_seconds=1, wall_seconds=0.5)
+    both_wait = "import os\nos.read(3, 1)"
+    talk = sandbox.converse(both_wait, both_wait, candidate_limits=limits, tests_limits=limits)
+    assert Outcome.TIMEOUT_WALL in (talk.candidate.outcome, talk.tests.outcome)
+    assert Outcome.INFRA not in (talk.candidate.outcome, talk.tests.outcome)
+    assert talk.verdict == b""
+    noisy = "import os\nfor _ in range(100): os.write(5, b'y' * 4096)"
+    assert len(sandbox.converse("pass", noisy).verdict) == 64 << 10
+
+
 def test_preloads_and_modules(tmp_path, strongest: Sandbox) -> None:  # type: ignore[no-untyped-def]
     first, second = tmp_path / "a.py", tmp_path / "b.py"
     first.write_text("def twice(x): return 2 * x")
