@@ -95,3 +95,9 @@ def test_the_text_of_a_page_stays_within_its_budget(tmp_path: Path) -> None:
 
 def test_control_characters_become_visible() -> None:
     assert show.legible("a\x00b\x1b[31m\n\tc\x7f") == "a␀b␛[31m\n\tc␡"
+
+
+def test_marks_that_turn_or_cover_the_text_around_them_are_tamed() -> None:
+    assert show.legible("a\u202eb") == "a⟨U+202E⟩b"
+    assert show.legible("Z" + "\u0301" * 5000 + "e\u0301\u0323") == "Z\u0301\u0301\u0301e\u0301\u0323"
+    assert show.legible("שלום") == "שלום"

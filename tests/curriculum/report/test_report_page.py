@@ -43,7 +43,7 @@ def test_the_figures_at_the_top_are_those_of_the_ledger(tmp_path: Path) -> None:
     cards = re.findall(r"<dt>(.*?)</dt><dd><b>(.*?)</b><span>(.*?)</span>", page)
     assert [(label, value.replace("\u00a0", " ")) for label, value, _ in cards] == [
         ("groups that taught nothing", "62.5 %"),
-        ("drawn uniformly, the same", "66.7 %"),
+        ("the same, drawn uniformly", "66.7 %"),
         ("tokens generated", "96"),
         ("held-out accuracy", "0.625"),
         ("answers undecided", "15.6 %"),
@@ -87,6 +87,7 @@ def test_without_a_pool_the_page_says_so_and_shows_no_prompts(tmp_path: Path) ->
 def test_one_arm_is_called_one_arm(tmp_path: Path) -> None:
     page = page_of(write_run(tmp_path / "r", [[group(0, "a", "01"), group(1, "b", "11")]]), tmp_path)
     assert "There is one arm: every group was drawn uniformly" in page
+    assert "goes back to toss-ups" not in page
 
 
 def test_an_undecided_answer_is_no_wrong_one_and_a_run_of_them_is_an_error(tmp_path: Path) -> None:

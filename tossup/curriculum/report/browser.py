@@ -53,9 +53,12 @@ def cards(
     """
     key = ["step", "group"]
     few = chosen.lazy().select(key)
+    # By step first: a part of the ledger is one step, and the texts of the others are never read.
+    near = pl.col("step").is_in(chosen["step"].unique().to_list())
     answers = (
-        rows.join(few, on=key, how="semi")
-        .join(texts.select(*key, "sample", "text", "answer"), on=[*key, "sample"], how="left")
+        rows.filter(near)
+        .join(few, on=key, how="semi")
+        .join(texts.filter(near).select(*key, "sample", "text", "answer"), on=[*key, "sample"], how="left")
         .sort(*key, "sample")
         .collect(engine="streaming")
     )

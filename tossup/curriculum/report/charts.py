@@ -147,7 +147,9 @@ def arms_over_time(table: pl.DataFrame, time: str) -> Spec:
     )
     y = alt.Y("wasted:Q", title="groups that teach nothing", axis=alt.Axis(format="%"), scale=alt.Scale(domain=[0, 1]))
     shares = [alt.Tooltip(f"{name}:Q", format=".1%") for name in ("wasted", "low", "high")]
-    band = base.mark_area(opacity=0.18).encode(y=alt.Y("low:Q", title=None), y2="high:Q")
+    many = table["step"].n_unique() > 1  # an area over one point is nothing to see
+    interval = base.mark_area(opacity=0.18) if many else base.mark_rule()
+    band = interval.encode(y=alt.Y("low:Q", title=None), y2="high:Q")
     line = base.mark_line(point=alt.OverlayMarkDef(size=50)).encode(
         y=y, tooltip=["arm:N", "step:Q", "until:Q", "groups:Q", *shares]
     )

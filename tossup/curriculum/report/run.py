@@ -135,7 +135,7 @@ def headline(source: Source, table: pl.DataFrame, rows: pl.LazyFrame) -> list[tu
     figures = [("groups that taught nothing", percent(wasted), f"of {count(size)}")]
     if "uniform" in totals and "curriculum" in totals:
         share, size = totals["uniform"]
-        figures.append(("drawn uniformly, the same", percent(share), f"of {count(size)}: the control arm"))
+        figures.append(("the same, drawn uniformly", percent(share), f"of {count(size)}: the control arm"))
     verb = "in groups with both right and wrong" if source.kind == "curate" else "went into an update"
     figures.append(("tokens generated", count(tokens), f"{percent(taught / max(1, tokens))} {verb}"))
     before, after = source.summary.get("accuracy_before"), source.summary.get("accuracy_after")

@@ -234,4 +234,5 @@
     place(state.p, state.g);
   });
   example();
+  document.documentElement.dataset.filled = "yes";
 }
