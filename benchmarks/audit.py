@@ -26,7 +26,7 @@ import numpy as np
 import polars as pl
 
 from tossup.curriculum import estimate, profile
-from tossup.curriculum.audit import ALLOWANCE, PROFILE_GRID, SetAudit, audit
+from tossup.curriculum.audit import ALLOWANCE, PROFILE_GRID, SetAudit, audit, tail_of
 from tossup.curriculum.estimate import Cells
 from tossup.curriculum.history import history
 from tossup.curriculum.rollouts import read_rollouts
@@ -176,7 +176,8 @@ def interval(cells: Cells, weights: np.ndarray, size: int, rng: np.random.Genera
         right, wrong = cells.values(size, None)
         total = weights.sum()
         draws = rng.multinomial(int(total), weights / total, size=400) @ (right + wrong)[0] / total
-        return float(np.quantile(draws, 0.05)), float(np.quantile(draws, 0.95))
+        tail = tail_of(int(total))
+        return float(np.quantile(draws, tail)), float(np.quantile(draws, 1.0 - tail))
     points = estimate.grid(PROFILE_GRID)
     like = estimate.likelihood_JK(cells.n, cells.c, points)
     low, high = profile.interval(like, weights, (points**size + (1 - points) ** size)[None], ALLOWANCE)

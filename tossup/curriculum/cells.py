@@ -58,12 +58,13 @@ def fold(rollouts: Rollouts, by: Sequence[str]) -> pl.DataFrame:
         "wrong": pl.col("tokens_wrong") / pl.max_horizontal(pl.col("n") - pl.col("c"), 1),
         "all": (pl.col("tokens_right") + pl.col("tokens_wrong")) / pl.max_horizontal("n", 1),
     }
-    sums = [pl.col("undecided").sum(), pl.col("odd").sum(), (pl.col("low") == pl.col("high")).sum().alias("equal")]
+    sums = [pl.col("undecided", "odd").cast(pl.Int64).sum(), (pl.col("low") == pl.col("high")).sum().alias("equal")]
     if rollouts.has_tokens:
         sums += [pl.col("tokens").sum(), *(value.sum().alias(f"mean_{name}") for name, value in mean.items())]
     bucket = (pl.col("problem") % BUCKETS).cast(pl.UInt32).alias("bucket")
     cells = rollouts.units.group_by(*by, bucket, "n", "c").agg(pl.len().alias("units"), *sums)
-    table = collected(cells).sort(*by, "bucket", "n", "c")
+    table = collected(cells).with_columns(pl.col(by).cast(pl.String), pl.col("n", "c", "units").cast(pl.Int64))
+    table = table.sort(*by, "bucket", "n", "c")
     return (
         table
         if rollouts.has_tokens

@@ -55,10 +55,11 @@ def history(
     """
     if not rollouts.grouped:
         raise TossupError("visits need groups in time: a `step` or `group` column, or lists of counts a visit")
-    n, c = pl.col("n"), pl.col("c")
+    n, c = pl.col("n").cast(pl.Int64), pl.col("c").cast(pl.Int64)
     problem = (*rollouts.keys, "problem")
     visits = rollouts.units.select(
-        *problem,
+        pl.col(rollouts.keys).cast(pl.String),
+        "problem",
         "order",
         rate=c / pl.max_horizontal(n, 1),
         all_correct=(n > 1) & (c == n),

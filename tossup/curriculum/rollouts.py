@@ -40,8 +40,9 @@ ROW, PLACE = "_row", "_place"
 class Rollouts:
     """A lazy table of units: groups where groups are known, else problems with all their answers.
 
-    Columns: the keys (text), `problem` and, if `grouped`, `group` (64-bit hashes) and `order` (the visit or the step),
-    the SUMS, `low` and `high` (the extreme rewards) and, if `has_tokens`, the TOKEN_SUMS.
+    Columns: the keys (categories), `problem` and, if `grouped`, `group` (64-bit hashes) and `order` (the visit or the step),
+    the SUMS (32 bits, since there may be very many units), `low` and `high` (the extreme rewards) and, if `has_tokens`,
+    the TOKEN_SUMS.
     """
 
     units: pl.LazyFrame
@@ -149,7 +150,8 @@ def _unrolled(
 
 
 def _label(column: str | None, default: str) -> pl.Expr:
-    return pl.lit(default) if column is None else pl.col(column).cast(pl.String).fill_null(default)
+    text = pl.lit(default) if column is None else pl.col(column).cast(pl.String).fill_null(default)
+    return text.cast(pl.Categorical)
 
 
 def _place(layout: Layout) -> list[pl.Expr]:
@@ -169,7 +171,7 @@ def _counts(layout: Layout) -> list[pl.Expr]:
     ends = {"low": (c == n) & (n > 0), "high": c > 0}
     nothing = [pl.lit(0, pl.Int64).alias(name) for name in TOKEN_SUMS]
     return [
-        *(value.cast(pl.Int64).alias(name) for name, value in counts.items()),
+        *(value.cast(pl.UInt32).alias(name) for name, value in counts.items()),
         *(value.cast(pl.Float64).alias(name) for name, value in ends.items()),
         *nothing,
     ]
@@ -191,5 +193,5 @@ def _judged(layout: Layout, dtype: pl.DataType, criterion: Criterion) -> list[pl
         "tokens_wrong": tokens * (known & ~right),
     }
     ends = [number.alias("low"), number.alias("high")]
-    exprs = {name: value.cast(pl.Int64).alias(name) for name, value in sums.items()}
-    return [exprs[n] for n in SUMS] + ends + [exprs[n] for n in TOKEN_SUMS]
+    few = [sums[name].cast(pl.UInt32).alias(name) for name in SUMS]
+    return [*few, *ends, *(sums[name].cast(pl.Int64).alias(name) for name in TOKEN_SUMS)]
