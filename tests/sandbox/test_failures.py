@@ -18,6 +18,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.sandbox.conftest import skip_unless_offered
 from tossup.records import TossupError
 from tossup.sandbox import Limits, Outcome, Sandbox, backends, kernel, pool, seccomp, worker
 
@@ -52,11 +53,14 @@ def gone(pids: list[int], patience_s: float = 10) -> bool:
     return False
 
 
-def test_a_killed_worker_is_replaced_without_a_word(box: Sandbox) -> None:
-    for victim in (0, -1, 0, -1):  # the process that the host started, and the one that forks
-        assert box.run("print(1)").stdout == b"1\n"
-        os.kill(processes(box)[victim], signal.SIGKILL)
-        assert box.run("print(2)").stdout == b"2\n"
+@pytest.mark.parametrize("backend", backends.ORDER)
+def test_a_killed_worker_is_replaced_without_a_word(backend: str) -> None:
+    skip_unless_offered(backend)
+    with Sandbox(backend, workers=1) as box:
+        for victim in (0, -1, 0, -1):  # the process that the host started, and the one that forks
+            assert box.run("print(1)").stdout == b"1\n"
+            os.kill(processes(box)[victim], signal.SIGKILL)
+            assert box.run("print(2)").stdout == b"2\n"
 
 
 def test_a_worker_killed_in_the_middle_of_a_run_is_replaced_once(box: Sandbox) -> None:
@@ -191,12 +195,14 @@ def test_closing_leaves_no_process_and_a_closed_sandbox_says_so(strongest: Sandb
     box.close()
 
 
-def test_a_dead_host_leaves_no_process(strongest: Sandbox) -> None:
+@pytest.mark.parametrize("backend", backends.ORDER)
+def test_a_dead_host_leaves_no_process(backend: str) -> None:
     """Also where a fork of the host lives on and holds copies of its descriptors, and where a program is running."""
+    skip_unless_offered(backend)
     script = f"""
     import os, sys, threading, time
     from tossup.sandbox import Sandbox
-    box = Sandbox("{strongest.backend}", workers=1)
+    box = Sandbox("{backend}", workers=1)
     box.run("pass")
     threading.Thread(target=box.run, args=("import time; time.sleep(600)",), daemon=True).start()
     time.sleep(0.5)
