@@ -61,12 +61,13 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache
 
-from tossup.records import Problem, Verdict, correct, undecided, wrong
+from tossup.records import Problem, Ruling, Verdict, correct, undecided, wrong
 from tossup.verifiers.math import exact, words
 from tossup.verifiers.math.announced import Found, Missing
 from tossup.verifiers.math.equivalence import compare
 from tossup.verifiers.math.extract import find
 from tossup.verifiers.math.limits import Oversized, Unreadable
+from tossup.verifiers.math.numeric import has_value
 from tossup.verifiers.math.reading import parse
 from tossup.verifiers.math.tree import SCALARS, Group, Node, Num, Text
 from tossup.verifiers.workers import Workers
@@ -180,7 +181,7 @@ def _answer(found: Found, gold: Reference) -> Verdict:
     verdict = wrong("no reading of the answer")
     for text in _readings(found, gold):
         verdict = _one(text, gold, found.how)
-        if verdict.ruling == "correct":
+        if verdict.ruling is Ruling.CORRECT:
             return verdict
     return verdict
 
@@ -236,12 +237,25 @@ def _compared(node: Node, text: str, gold: Reference, how: str) -> Verdict:
     try:
         finding = compare(gold.node, node)
     except Oversized:
+        if _oversized(gold.node):
+            return undecided("the reference is too large to be computed", text)
         return wrong("oversized answer", text)
     if finding.equal is None:
         return _slowly(text, gold, how, finding.rule)
     if finding.equal:
         return correct(f"{how}: {finding.rule}", text)
     return wrong(f"{how}: {_short(text)}: {finding.rule}", text)
+
+
+def _oversized(node: Node) -> bool:
+    """Whether the value of a reference is itself over the limits."""
+    if not isinstance(node, SCALARS):
+        return False
+    try:
+        has_value(node)
+    except Oversized:
+        return True
+    return False
 
 
 def _slowly(text: str, gold: Reference, how: str, rule: str) -> Verdict:
@@ -277,8 +291,8 @@ def _squeezed(text: str) -> str:
         ("\\right", ""),
         ("\\dfrac", "\\frac"),
         ("\\tfrac", "\\frac"),
-        ("\\,", ""),
-        ("\\!", ""),
+        ("\\,", " "),
+        ("\\!", " "),
     ):
         text = text.replace(mark, instead)
     return _SPACES.sub("", text).rstrip(".")
