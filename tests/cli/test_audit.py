@@ -1,12 +1,18 @@
 from __future__ import annotations
 
 import json
+import re
+import shlex
 from pathlib import Path
+from typing import Any
 
+import polars as pl
 import pytest
 
 from tossup.cli import main
 from tossup.cli.audit import parse_sizes, parse_windows
+from tossup.curriculum.ledger import Ledger
+from tossup.records import Fate, Group, Problem, Rollout, Stop, correct, wrong
 
 
 def run(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> tuple[int, str, str]:
@@ -131,3 +137,36 @@ def test_a_plan_that_cannot_be_read(
     rollouts: Path, capsys: pytest.CaptureFixture[str], option: str, value: str
 ) -> None:
     assert run(["audit", str(rollouts), "--plan", option, value], capsys)[0] == 2
+
+
+PAGE = Path(__file__).parents[2] / "docs" / "audit.md"
+
+
+def test_every_command_of_the_page_runs(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    lists = [{"id": f"{i}", "correct": [1] * (i % 9) + [0] * (8 - i % 9)} for i in range(20)]
+    lines("rollouts.jsonl", lists)
+    lines("scores.jsonl", [{"id": row["id"], "scores": row["correct"]} for row in lists])
+    lines("history.jsonl", [{"id": str(i), "level": i % 2, "correct_of_8": [i % 9] * 12} for i in range(20)])
+    flat = pl.DataFrame(
+        [(row["id"], r) for row in lists for r in row["correct"]], schema=["prompt", "right"], orient="row"
+    )
+    flat.select("prompt", accuracy_reward="right").write_parquet("completions.parquet")
+    outcome = pl.when(pl.col("right") == 1).then(pl.lit("pass")).otherwise(pl.lit("fail"))
+    flat.select("prompt", outcome=outcome).write_csv("outcomes.csv")
+    pool = {"id": [row["id"] for row in lists], "attempts": 8, "correct": [sum(row["correct"]) for row in lists]}
+    pl.DataFrame({**pool, "mean_tokens_correct": 20.0, "mean_tokens_wrong": 40.0}).write_parquet("pool.parquet")
+    ledger = Ledger(tmp_path / "run" / "ledger", "r")
+    rollouts = tuple(Rollout((1,), (1,), (0.0,), "", Stop.END, 0, verdict) for verdict in (correct(""), wrong("")))
+    ledger.append(0, [(Group(0, Problem("p", "q", "1"), rollouts), (Fate.TRAINED,) * 2)])
+    commands = re.findall(r"^tossup (audit .*)$", PAGE.read_text(), flags=re.MULTILINE)
+    assert len(commands) >= 7
+    for command in commands:
+        code, out, err = run(shlex.split(command), capsys)
+        assert (code, bool(out)) == (0, True), (command, err)
+
+
+def lines(name: str, rows: list[dict[str, Any]]) -> None:
+    Path(name).write_text("".join(json.dumps(row) + "\n" for row in rows))

@@ -87,6 +87,11 @@ def test_a_pool_with_counts(tmp_path: Path) -> None:
     rows = [{"id": k, "prompt": "q", "attempts": 4, "correct": sum(rs)} for k, rs in ANSWERS.items()]
     one = audited(table(tmp_path / "p.parquet", rows))["p"]
     assert one.expected[0].wasted.value == pytest.approx(WASTE_OF_2)
+    assert one.expected[0].wasted_tokens is None
+    lengths = {"mean_tokens_correct": 10.0, "mean_tokens_wrong": 30.0}
+    measured = audited(table(tmp_path / "m.parquet", [{**row, **lengths} for row in rows]))["m"]
+    # At G = 4 the groups of b (4 times 30) and c (4 times 10) are wasted, that of a (3 times 10, once 30) is not.
+    assert measured.expected[1].wasted_tokens == pytest.approx(160 / 220)
 
 
 def test_groups_are_told_by_step_and_a_problem_may_come_again(tmp_path: Path) -> None:
@@ -241,3 +246,45 @@ def test_visits_and_what_one_tells_of_the_next(tmp_path: Path) -> None:
     flat = read_rollouts([table(tmp_path / "f.jsonl", [{"id": "a", "reward": 1}])])
     with pytest.raises(TossupError, match="visits need groups in time"):
         history(flat, [(1, None)])
+
+
+CHAT = [{"role": "user", "content": "q"}]
+FOREIGN: dict[str, list[dict[str, Any]]] = {
+    "verl rollout dump": [
+        {"input": "q", "output": "x", "gts": "1", "score": 1.0 if acc else -0.9, "step": 5, "acc": acc}
+        for acc in (True, True, False, True)
+    ],
+    "prime-rl and verifiers traces": [
+        {
+            "example_id": 3,
+            "prompt": CHAT,
+            "completion": CHAT,
+            "answer": "1",
+            "task": "foreign",
+            "reward": r,
+            "metrics": {"f": r},
+        }
+        for r in (1.0, 1.0, 0.0, 1.0)
+    ],
+    "lm-evaluation-harness samples": [
+        {"doc_id": 0, "doc": {"q": "q"}, "target": "1", "resps": [["x"]], "filter": "strict-match", "exact_match": m}
+        for m in (1.0, 1.0, 0.0, 1.0)
+    ],
+    "chats as problems": [{"question": CHAT, "passed": p} for p in (True, True, False, True)],
+}
+
+
+@pytest.mark.parametrize("suffix", [".jsonl", ".parquet"])
+@pytest.mark.parametrize("name", FOREIGN)
+def test_what_others_write_is_read_without_a_mapping(tmp_path: Path, name: str, suffix: str) -> None:
+    one = audited(table(tmp_path / f"foreign{suffix}", FOREIGN[name]), sizes=[2, 4])["foreign"]
+    assert (one.units, one.rollouts, one.mean) == (1, 4, 0.75)
+    assert [e.wasted.value for e in one.expected] == pytest.approx([0.5, 0.0])
+    assert (one.observed is not None) == ("step" in FOREIGN[name][0])
+
+
+def test_the_filters_of_a_harness_are_told_apart(tmp_path: Path) -> None:
+    rows = [{"doc_id": 0, "filter": f, "exact_match": m} for f, m in [("strict", 0), ("strict", 0), ("flexible", 1)]]
+    sets = audited(table(tmp_path / "p.jsonl", rows), sizes=[2])
+    assert sets["p|strict"].expected[0].all_wrong.value == 1.0
+    assert sets["p|flexible"].rollouts == 1

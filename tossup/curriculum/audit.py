@@ -189,12 +189,13 @@ def _expected(table: CellTable, group_sizes: Sequence[int], *, grouped: bool) ->
                 for kind, v in per_cell.items()
             }
         enough = cells.n >= size
+        every_token = float(table.tokens_all.sum())
         tokens = float(right[0] @ table.tokens_right + wrong[0] @ table.tokens_wrong)
         found.append(
             Expected(
                 group_size=size,
                 method="unbiased" if enough.all() else "mixed" if enough.any() else "fitted",
-                wasted_tokens=tokens / float(table.tokens_all.sum()) if table.has_tokens else None,
+                wasted_tokens=tokens / every_token if table.has_tokens and every_token > 0 else None,
                 **shares,
             )
         )

@@ -25,6 +25,9 @@ ROLES: dict[str, tuple[str, ...]] = {
 """What a column can be and the names it goes by, the likeliest first. lm-evaluation-harness scores each answer once a
 `filter`, so that the filters are told apart as policies are."""
 
+MEAN_TOKENS = ("mean_tokens_correct", "mean_tokens_wrong")
+"""The columns of a counted pool that hold the mean length of right and of wrong answers."""
+
 COUNT_LIST = re.compile(r"correct_of_(\d+)$")
 
 
@@ -33,7 +36,8 @@ class Layout:
     """The columns of a table by role; None where there is no such column.
 
     `count_of` is the number of answers behind each count of a `correct_of_N` list, else 0. `attempts` is the column of
-    a counted pool. An empty `problem` means that each row is a problem of its own.
+    a counted pool, which may also have `mean_tokens` of right and of wrong answers. An empty `problem` means that each
+    row is a problem of its own.
     """
 
     reward: str
@@ -45,6 +49,12 @@ class Layout:
     tokens: str | None = None
     count_of: int = 0
     attempts: str | None = None
+    mean_tokens: bool = False
+
+    @property
+    def has_tokens(self) -> bool:
+        """Whether the lengths of answers are known."""
+        return self.tokens is not None or self.mean_tokens
 
     @property
     def grouped(self) -> bool:
@@ -88,6 +98,7 @@ def find_layout(schema: pl.Schema, mapping: Mapping[str, str], source: str) -> L
         tokens=None if counted else found["tokens"],
         count_of=count_of,
         attempts="attempts" if counted else None,
+        mean_tokens=counted is not None and all(name in schema for name in MEAN_TOKENS),
     )
 
 

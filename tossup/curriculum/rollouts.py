@@ -22,7 +22,7 @@ import polars as pl
 
 from tossup.curriculum import ledger
 from tossup.curriculum.criterion import Criterion
-from tossup.curriculum.layout import Layout, find_layout, inner_type
+from tossup.curriculum.layout import MEAN_TOKENS, Layout, find_layout, inner_type
 from tossup.curriculum.sources import stem, suffix
 from tossup.records import TossupError
 
@@ -109,9 +109,7 @@ def _read(path: Path, keys: Sequence[str], mapping: Mapping[str, str], criterion
     frame, layout, reward_type = _unrolled(frame, schema, layout, keys)
     sums = _counts(layout) if layout.attempts or layout.count_of else _judged(layout, reward_type, criterion)
     labels = [_label(getattr(layout, key, key), name if key == "dataset" else "").alias(key) for key in keys]
-    return Rollouts(
-        frame.select(*labels, *_place(layout), *sums), tuple(keys), layout.grouped, layout.tokens is not None
-    )
+    return Rollouts(frame.select(*labels, *_place(layout), *sums), tuple(keys), layout.grouped, layout.has_tokens)
 
 
 def _scan(path: Path) -> pl.LazyFrame:
@@ -169,11 +167,13 @@ def _counts(layout: Layout) -> list[pl.Expr]:
     c = pl.col(layout.reward)
     counts = {"n": n, "c": c, "undecided": pl.lit(0), "odd": pl.lit(0)}
     ends = {"low": (c == n) & (n > 0), "high": c > 0}
-    nothing = [pl.lit(0, pl.Int64).alias(name) for name in TOKEN_SUMS]
+    lengths = [pl.col(name).fill_null(0.0) if layout.mean_tokens else pl.lit(0.0) for name in MEAN_TOKENS]
+    right, wrong = lengths[0] * c, lengths[1] * (n - c)
+    tokens = zip(TOKEN_SUMS, (right + wrong, right, wrong), strict=True)
     return [
         *(value.cast(pl.UInt32).alias(name) for name, value in counts.items()),
         *(value.cast(pl.Float64).alias(name) for name, value in ends.items()),
-        *nothing,
+        *(value.round().cast(pl.Int64).alias(name) for name, value in tokens),
     ]
 
 
