@@ -115,7 +115,11 @@ def _mapped(frame: pl.DataFrame, names: Mapping[str, str], schema: schemas.Schem
             datasets.append(schema.dataset(row))
         except (KeyError, TypeError, ValueError, AttributeError) as e:
             raise TossupError(f"{source} row {at + 1}: not a row of {schema.name} ({type(e).__name__}: {e})") from e
-    fields = [prompt_column(prompts), pl.Series("reference", references), pl.Series("dataset", datasets, dtype=pl.String)]
+    fields = [
+        prompt_column(prompts),
+        pl.Series("reference", references),
+        pl.Series("dataset", datasets, dtype=pl.String),
+    ]
     own = next((name for name in schemas.IDS if name in names), None)
     if own is not None:
         fields.append(_as_strings(lower[own]).alias("id"))
