@@ -66,6 +66,7 @@ class Sandbox:
         if self.workers < 1:
             raise ValueError(f"workers is {workers!r}, expected at least 1")
         self._preload, self._modules = tuple(preload), dict(modules or {})
+        self._closed = False
         self._reset()
         _alive.add(self)
 
@@ -76,7 +77,6 @@ class Sandbox:
             self._free.put(slot)
         self._setup: Setup | None = None
         self._lock = threading.Lock()
-        self._closed = False
         self._finalizer = weakref.finalize(self, _end_all, self._slots, os.getpid())
 
     @property
