@@ -60,5 +60,25 @@ def test_a_whole_function_gets_the_imports_and_helpers_that_it_lacks():
     assert namespace["f"](1) == 7
 
 
-def test_a_long_response_without_a_closing_fence_is_read_in_good_time():
-    assert program_in("```python\n" + "x = 1\n" * 50_000, FREE) is None
+def test_a_block_that_is_never_closed_counts_where_it_is_the_only_one():
+    assert program_in("So:\n```python\nprint(1)", FREE) == "print(1)"
+    assert program_in("```python\nprint(1)\n```\nor\n```python\nprint(", FREE) == "print(1)\n"
+
+
+@pytest.mark.parametrize(
+    ("response", "program"),
+    [
+        ("```python\n" + "x = 1\n" * 50_000, "x = 1\n" * 50_000),
+        ("```python\n" * 50_000, "```python\n" * 49_999),
+        ("```\n" * 50_000, ""),
+        ("<think>" * 50_000, None),
+        (" " * 200_000 + "x", None),
+        ("`" * 200_000, ""),
+        ("x = " + "-" * 200_000 + "1", "x = " + "-" * 200_000 + "1"),
+        ("def g(x): return " + "(" * 100_000, "def g(x): return " + "(" * 100_000),
+    ],
+    ids=range(8),
+)
+def test_hostile_text_is_scanned_and_never_parsed(response, program):
+    assert program_in(response, FREE) == program
+    assert program_in(response, NAMED) == program
