@@ -44,6 +44,7 @@ class LazyCommands(click.RichGroup):
         if cmd_name not in COMMANDS:
             return None
         command: click.Command = importlib.import_module(f"tossup.cli.{cmd_name}").command
+        command.name, command.short_help = cmd_name, COMMANDS[cmd_name]
         return command
 
 
