@@ -78,3 +78,29 @@ def test_the_same_rulings_on_every_backend_and_a_mark_where_nothing_is_isolated(
         assert bad.ruling is Ruling.WRONG, bad
         assert good.reason.startswith("not isolated: ") == (backend == "none")
     judge.close()
+
+
+LONG = read(
+    {
+        "entry_point": "f",
+        "test": "def check(candidate):\n" + "".join(f"    assert candidate({i}) == {i * i}\n" for i in range(40)),
+    },
+    "humaneval",
+)
+
+
+@pytest.mark.parametrize(
+    ("program", "reason"),
+    [
+        ("def f(n):\n    return n * n\n", "40 of 40 tests passed"),
+        ("def f(n):\n    return n + n\n", "test 2 of 40: expected 1, got 2"),
+        ("def f(n):\n    while n > 9:\n        pass\n    return n * n\n", "test 11 of 40: CPU limit 1 s"),
+        ("def f(n):\n    while n > 9:\n        pass\n    return n\n", "test 3 of 40: expected 4, got 2"),
+        ("seen = []\ndef f(n):\n    seen.append(n)\n    return n * (len(seen) - 1)\n", "40 of 40 tests passed"),
+    ],
+)
+def test_a_long_list_of_calls_gets_the_verdict_of_its_first_wrong_answer(program, reason):
+    judge = Judge(workers=1)
+    verdict = judge.judge(LONG.task, program, Bounds(cpu_seconds=1.0))
+    judge.close()
+    assert verdict.reason.startswith(reason), verdict

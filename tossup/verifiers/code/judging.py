@@ -19,7 +19,7 @@ from importlib import resources
 from threading import Lock
 from typing import Any
 
-from tossup.records import TossupError, Verdict, correct, undecided, wrong
+from tossup.records import Ruling, TossupError, Verdict, correct, undecided, wrong
 from tossup.sandbox import Limits, Outcome, Result, Sandbox
 from tossup.verifiers.code.codec import CodecError, Json
 from tossup.verifiers.code.compare import output_difference, shown
@@ -33,6 +33,9 @@ TESTS_CPU_SECONDS = 20.0
 """CPU time for trusted test code, beyond what the program may use itself."""
 MAX_CONTAINERS, MAX_ELEMENTS = 300_000, 3_000_000
 """Of one result: a message of a few megabytes may otherwise open out to a gigabyte in the judge's memory."""
+PROBE = 8
+"""Calls that a program makes before the rest of a long list: most wrong programs fail in these, and many a wrong program
+runs until its CPU limit in a later one. Every run starts from the first call, so that nothing differs but the end."""
 KILLED = {Outcome.TIMEOUT_CPU, Outcome.TIMEOUT_WALL, Outcome.MEMORY, Outcome.OUTPUT, Outcome.POLICY}
 
 install()
@@ -118,18 +121,26 @@ class Judge:
             return undecided("the problem has no tests")
         if fault := self._fault_of_prelude(task.prelude):
             return undecided(f"the problem's own definitions do not run here: {fault}")
-        about = {"prelude": task.prelude, "solution": program, "entry": task.entry, "method": task.method}
         try:
-            payload = f'{{"calls": {task.arguments}, {json.dumps(about)[1:]}'
+            task.arguments  # noqa: B018  (written here, once, so that a failure is told from one of the program)
         except CodecError as e:
             return undecided(f"the tests' arguments cannot be passed on: {e}")
+        if len(task.calls) > 2 * PROBE:
+            verdict = self._first_calls(task, PROBE, program, bounds)
+            if verdict.ruling is not Ruling.CORRECT:
+                return verdict
+        return self._first_calls(task, len(task.calls), program, bounds)
+
+    def _first_calls(self, task: CallsTask, count: int, program: str, bounds: Bounds) -> Verdict:
+        about = {"prelude": task.prelude, "solution": program, "entry": task.entry, "method": task.method}
+        payload = f'{{"calls": [{", ".join(task.arguments[:count])}], {json.dumps(about)[1:]}'
         run = "import code_judge; code_judge.calls()"
         limits = _limits(bounds, output_bytes=bounds.output_mb << 20)
         result = self._box(program, *task.prelude).run(run, payload.encode(), limits=limits)
         if result.outcome is Outcome.INFRA:
             return undecided(f"sandbox: {result.reason}")
-        *answers, _ = result.stdout.split(b"\n", len(task.calls) + 1)
-        return _verdict_of_answers(task.calls, answers, result)
+        *answers, _ = result.stdout.split(b"\n", count + 1)
+        return _verdict_of_answers(task.calls, count, answers, result)
 
     def _fault_of_prelude(self, prelude: tuple[str, ...]) -> str:
         """Why the trusted code that goes before every program fails by itself; "" where it runs.
@@ -187,20 +198,20 @@ def _place(index: int, count: int) -> str:
     return f"test {index + 1} of {count}"
 
 
-def _verdict_of_answers(calls: Sequence[Call], lines: Sequence[bytes], result: Result) -> Verdict:
-    """Compare the answers, line by line, with what was wanted. The first line says whether the program loaded."""
+def _verdict_of_answers(calls: Sequence[Call], count: int, lines: Sequence[bytes], result: Result) -> Verdict:
+    """Compare the first answers, line by line, with what was wanted. The first line says whether the program loaded."""
     if not lines:
         return wrong(f"the program does not load: {result.reason or 'it ended'}")
     first = _parsed(lines[0])
     if first[0] != "loaded":
         return wrong(f"the program does not load: {_failure(first[1:])}")
-    for i, call in enumerate(calls):
+    for i, call in enumerate(calls[:count]):
         if i + 1 >= len(lines):
             return wrong(f"{_place(i, len(calls))}: {result.reason or 'the program ended'}")
         fault = _fault(call, _parsed(lines[i + 1]))
         if fault:
             return wrong(f"{_place(i, len(calls))}: {fault}")
-    return correct(f"{len(calls)} of {len(calls)} tests passed")
+    return correct(f"{count} of {len(calls)} tests passed")
 
 
 def _parsed(line: bytes) -> list[Json]:

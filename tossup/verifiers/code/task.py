@@ -86,9 +86,9 @@ class CallsTask:
     method: Method = Method.NEVER
 
     @cached_property
-    def arguments(self) -> str:
-        """The arguments of all calls as they cross, JSON: written once for all the programs that get them."""
-        return json.dumps([Encoder().document([list(c.args), dict(c.kwargs)]) for c in self.calls])
+    def arguments(self) -> tuple[str, ...]:
+        """The arguments of each call as they cross, JSON: written once for all the programs that get them."""
+        return tuple(json.dumps(Encoder().document([list(c.args), dict(c.kwargs)])) for c in self.calls)
 
 
 @dataclass(frozen=True, slots=True)
