@@ -131,6 +131,19 @@ os.unlink('x'); os.unlink('l'); os.unlink('d/z'); os.rmdir('d')
         assert (result.outcome, result.stdout) == (Outcome.ERROR, b"")
 
 
+def test_files_are_limited_and_gone_with_their_run(strongest: Sandbox) -> None:
+    if strongest.backend != "namespaces":
+        pytest.skip("only namespaces give a run a directory of its own")
+    fill = "import os\nf = open('x', 'wb')\nfor _ in range(n): f.write(bytes(1 << 20)); f.flush()\nprint(os.listdir())"
+    small = Limits(file_bytes=2 << 20)
+    assert strongest.run("n = 1\n" + fill, limits=small).stdout == b"['x']\n"
+    assert strongest.run("n = 3\n" + fill, limits=small).outcome is Outcome.ERROR
+    assert strongest.run("n = 3\n" + fill).stdout == b"['x']\n"
+    strongest.run("import os\nwhile True:\n    os.mkdir('d')\n    os.chdir('d')")
+    for _ in range(4):
+        assert strongest.run("import os\nprint(os.listdir(), os.getcwd())").stdout == b"[] /box/tmp\n"
+
+
 def test_devices(sandbox: Sandbox) -> None:
     result = sandbox.run("open('/dev/null', 'w').write('x')\nprint(len(open('/dev/urandom', 'rb').read(4)))")
     assert result.stdout == (b"" if sandbox.backend == "chroot" else b"4\n")

@@ -1,8 +1,8 @@
 """The run itself, in the process that the zygote forked for it: give up everything, then become the program.
 
-What is dropped, in this order: descriptors, /tmp of others, resources, capabilities, paths (Landlock), system calls
-(seccomp). Only when all of it is in place does the byte in `stage` say so; a run that ends before it is our failure, not
-the program's. The page that holds `stage` is unmapped before the program's first instruction.
+What is dropped, in this order: resources, capabilities, paths (Landlock), descriptors, system calls (seccomp). Only when
+all of it is in place does the byte in `stage` say so; a run that ends before it is our failure, not the program's. The
+page that holds `stage` is unmapped before the program's first instruction.
 
 The program and its data come straight from the host by descriptor and are never in the zygote's memory, where the next
 run could find them. Its output goes straight to the host.
@@ -22,7 +22,7 @@ import threading
 import types
 from dataclasses import dataclass
 
-from tossup.sandbox import kernel, namespaces, seccomp
+from tossup.sandbox import kernel, seccomp
 
 RUNNING = 1
 """First byte of the stage page: the jail is complete and the program starts. Else a message follows, if any."""
@@ -73,8 +73,6 @@ def become_program(jail: Jail, job: Job, stage: mmap.mmap) -> None:
 
 def enter(jail: Jail, job: Job) -> tuple[bytes, int]:
     """Close the jail around this process; returns the program's source and the descriptor for its compiled form."""
-    if jail.namespaces:
-        namespaces.fresh_tmp(job.file_bytes)
     source = os.pread(job.fds[0], os.fstat(job.fds[0]).st_size, 0)
     limit_resources(job, jail.namespaces)
     kernel.drop_privileges()

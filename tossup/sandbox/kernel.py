@@ -77,7 +77,7 @@ def pivot_root(new: str, old: str) -> None:
 
 
 def unmount(path: str) -> None:
-    """Let go of the old root, with all mounts in it, so that no path leads to the host."""
+    """Let go of a mount and all mounts in it: the old root, so that no path leads to the host, or a used /tmp."""
     detach = 2
     _check(_libc.umount2(path.encode(), detach), f"umount2 {path}")
 

@@ -2,8 +2,8 @@
 
     once per zygote   user, mount, network, IPC, host name and cgroup namespaces, and a pid namespace whose pid 1 it is:
                       when the zygote dies, the kernel kills all that lives under it
-    once per run      a pid namespace, where the program is pid 1 and sees no other process, and a mount namespace with
-                      a fresh tmpfs of limited size on /tmp, which is gone with the run however deep its directories
+    once per run      a pid namespace, where the program is pid 1 and sees no other process; and on /tmp a tmpfs of
+                      limited size, empty at the start of every run
 
 The root is a read-only tmpfs with read-only binds of the interpreter and the system's libraries, and three devices. There
 is no /proc and no /sys. The network namespace has no interface that is up.
@@ -94,9 +94,24 @@ class PidNamespaces:
         kernel.unshare(kernel.NEWPID)
 
 
-def fresh_tmp(size: int) -> None:
-    """Give the calling process, a run about to start, a /tmp of its own of at most so many bytes."""
-    kernel.unshare(kernel.NEWNS)
-    flags = kernel.MS_NOSUID | kernel.MS_NODEV | kernel.MS_NOEXEC
-    kernel.mount("tmpfs", TMP, "tmpfs", flags, f"size={size},nr_inodes=4096,mode=777")
-    os.chdir(TMP)
+class Tmp:
+    """The working directory of runs: a tmpfs, replaced by a fresh one when a run has left anything in it.
+
+    Not one per run: taking mounts apart waits for all processors, which halved the runs a second. Nothing but what a
+    listing shows outlives a run, whose one process is gone.
+    """
+
+    def __init__(self) -> None:
+        self._size = 0
+
+    def renew(self, size: int) -> None:
+        """Call before every run: an empty directory of at most so many bytes, as the current directory."""
+        if self._size == size and next(os.scandir(TMP), None) is None:
+            return
+        if self._size:
+            os.chdir("/")
+            kernel.unmount(TMP)  # however deep its directories are
+        flags = kernel.MS_NOSUID | kernel.MS_NODEV | kernel.MS_NOEXEC
+        kernel.mount("tmpfs", TMP, "tmpfs", flags, f"size={size},nr_inodes=4096,mode=777")
+        os.chdir(TMP)
+        self._size = size

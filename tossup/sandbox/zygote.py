@@ -112,6 +112,7 @@ class Zygote:
         backend = config["backend"]
         in_namespaces = backend == "namespaces"
         self._pids = namespaces.PidNamespaces() if in_namespaces else None
+        self._tmp = namespaces.Tmp() if in_namespaces else None
         if in_namespaces:
             namespaces.build_root(config["readable"], config["devices"])
         else:
@@ -181,9 +182,11 @@ class Zygote:
         try:
             if self._pids is not None:
                 self._pids.renew()
+            if self._tmp is not None:
+                self._tmp.renew(job.file_bytes)
             child = os.fork()
         except OSError as e:
-            child, failure = -1, f"fork: {e}"
+            child, failure = -1, f"no run could be started: {e}"
         if child == 0:
             become_program(self._jail, job, self._stage)
         for fd in fds:
