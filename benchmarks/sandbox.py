@@ -7,10 +7,11 @@
     crowd   12 jobs at once, each program using a good part of its CPU limit: none may be timed out or wrong
     soak    many runs of many kinds: descriptors, processes, memory and temporary files before and after
 
-Speed is CPU time per run over all processes that took part, host included and start-up taken off, which a busy machine
-changes little; `runs/s on 2 cores` is what that allows when nothing else is limiting (2 / CPU seconds). Wall time as measured
-stands beside it. bwrap's jail is the plain one: a read-only root, no network, no system call filter, no limits; the CPU time
-of what runs in it does not reach its parent, so only its wall time counts.
+Speed is first the wall-clock throughput with all workers busy, which means something only on a machine that does nothing
+else (on a shared one, `chrt -f 1 python -m benchmarks.sandbox speed`, for some seconds). Then CPU time per run over all
+processes that took part, host included and start-up taken off; `runs/s on 2 cores` is 2 / CPU seconds, and wall time as
+measured stands beside it. bwrap's jail is the plain one: a read-only root, no network, no system call filter, no limits; the
+CPU time of what runs in it does not reach its parent, so only its wall time counts.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
+from tossup.cli.doctor import runs_per_second
 from tossup.sandbox import Limits, Outcome, Sandbox, backends
 
 TRIVIAL = "print(1)"
@@ -205,6 +207,8 @@ def soak(runs: int) -> dict[str, Any]:
 def show(found: dict[str, Any]) -> None:
     print(f"{found['date']}, {found['machine']}, backend {found['backend']}")
     if "speed" in found:
+        measured = ", ".join(f"{backend} {rate:.0f}" for backend, rate in found["runs_per_second"].items())
+        print(f"trivial programs a second, all cores, wall time, load average {found['load_average']:.1f}: {measured}")
         print(f"\n| what | CPU ms | wall ms | runs/s on 2 cores |\n|{'---|' * 4}")
         for name, row in found["speed"].items():
             print(f"| {name} | {row['cpu_ms']:.2f} | {row['wall_ms']:.1f} | {row['runs_per_s_on_2_cores']:.0f} |")
@@ -228,6 +232,7 @@ def main() -> None:
         "load_average": os.getloadavg()[0],
     }
     if "speed" in options.parts:
+        found["runs_per_second"] = {b: runs_per_second(b, 1.5) for b in backends.ORDER if backends.report(b).works}
         found["speed"] = speed(options.runs, options.peers)
     if "crowd" in options.parts:
         found["crowd"] = crowd()
