@@ -262,5 +262,25 @@ def test_known_toss_ups_stay_candidates_in_a_large_pool() -> None:
     sampler = toss_up(50_000, rule=TossUpRule(candidates=100))
     known = list(range(0, 50_000, 1250))
     sampler.observe(0, [Observation(i, 3, G, 100.0) for i in known])
-    scored = indices(sampler.choose(20, 1), "score")
+    scored = indices(sampler.choose(20, 1 + TossUpRule().rest), "score")
     assert np.isin(scored, known).mean() > 0.8
+
+
+def test_a_visited_problem_rests_but_for_the_floor() -> None:
+    sampler = toss_up(400, rule=TossUpRule(rest=4))
+    last: dict[int, int] = {}
+    for step in range(40):
+        (draws,) = play(sampler, np.full(400, 0.5), range(step, step + 1))
+        for draw in draws:
+            assert draw.by == "uniform" or step - last.get(draw.index, -99) > 4
+        last |= {draw.index: step for draw in draws}
+
+
+def test_rest_is_short_in_a_small_pool_and_never_leaves_a_step_unfilled() -> None:
+    """Ten toss-ups among forty problems, eight draws a step: resting for ten steps would leave only the hopeless."""
+    p = np.where(np.arange(40) < 10, 0.5, 0.0)
+    sampler = toss_up(40, rule=TossUpRule(rest=10))
+    history = play(sampler, p, range(30), n=8)
+    assert all(len(draws) == 8 for draws in history)
+    late = [draw.index for draws in history[15:] for draw in draws]
+    assert np.mean([i < 10 for i in late]) > 0.5

@@ -67,7 +67,9 @@ def test_an_evaluation_is_measured_once(tmp_path: Path) -> None:
     result = evaluate(config(tmp_path / "e", k="1,2,4"), first)
     assert first.problems == 24
     assert result["problems"] == result["judged"] == 24
-    assert 0 < result["mean"]["value"] == result["pass@1"]["value"] < result["pass@2"]["value"] < result["pass@4"]["value"]
+    assert (
+        0 < result["mean"]["value"] == result["pass@1"]["value"] < result["pass@2"]["value"] < result["pass@4"]["value"]
+    )
     assert sum(part["problems"] for part in result["datasets"].values()) == 24
     repeated = evaluate(config(tmp_path / "e", k="1,2,4"), again)
     assert again.problems == 0

@@ -51,7 +51,8 @@ command.params += [option for option in config_options(EvaluateConfig) if option
 
 def _table(result: Mapping[str, Any]) -> Table:
     measures = ["mean", *(name for name in result if name.startswith("pass@"))]
-    table = Table(title=f"{result['samples']} answers a problem, ± half of the 90 % interval over problems", title_justify="left")
+    title = f"{result['samples']} answers a problem, ± half of the 90 % interval over problems"
+    table = Table(title=title, title_justify="left")
     table.add_column("dataset", no_wrap=True)
     table.add_column("problems", justify="right")
     for name in measures:

@@ -158,7 +158,17 @@ class TossUpRule:
     """The value is divided by the expected tokens to this power."""
     candidates: int = 4000
     """In larger pools a wave considers this many problems drawn at random, and as many whose last group was mixed."""
+    rest: int = 10
+    """So many steps after a visit a problem is drawn by the floor only, or where nothing else is left.
+
+    A shared network that trains on the same few hundred toss-ups again and again loses on the rest. In a small pool the
+    rest is shorter: never more than a quarter of the pool rests at once.
+    """
     belief: BeliefRule = field(default_factory=BeliefRule)
+
+
+RESTING = 1e-6
+"""What a resting problem's value is multiplied by: behind all others, before the parked."""
 
 
 class TossUp:
@@ -204,10 +214,11 @@ class TossUp:
         a, b = self.belief.posterior(pool, step)
         n_thompson = min(n - len(floor), _about(n * self.rule.thompson, rng))
         n_score = n - len(floor) - n_thompson
+        freshness = np.where(self._resting(pool, step, n), RESTING, 1.0)
         tie = 1e-12 * rng.random(len(pool))
-        order = np.argsort(-(self.value(pool, a, b) + tie), kind="stable")
+        order = np.argsort(-(self.value(pool, a, b) * freshness + tie), kind="stable")
         scored, rest = pool[order[:n_score]], order[n_score:]
-        sampled = signal_at(rng.beta(a[rest], b[rest]), self.rule.aim) / self._divisor(pool[rest])
+        sampled = signal_at(rng.beta(a[rest], b[rest]), self.rule.aim) * freshness[rest] / self._divisor(pool[rest])
         explored = pool[rest[np.argsort(-sampled, kind="stable")[:n_thompson]]]
         self.steps.took(np.concatenate([scored, explored]))
         named = ((floor, "uniform"), (scored, "score"), (explored, "thompson"))
@@ -266,6 +277,12 @@ class TossUp:
             considered[rng.choice(len(self), at_most, replace=False)] = True
         considered[self.steps.drawn] = False
         return np.flatnonzero(considered)
+
+    def _resting(self, index: Indices, step: int, n: int) -> NDArray[np.bool_]:
+        """Which of these problems were visited so lately that others come first, when `n` are drawn a step."""
+        steps = min(self.rule.rest, len(self) // (4 * n)) if n else 0
+        resting: NDArray[np.bool_] = (self.tokens[index] > 0) & (step - self.belief.last_step[index] <= steps)
+        return resting
 
     def _divisor(self, index: Indices) -> Floats:
         cost = price(self.tokens[index].astype(np.float64), self.typical_tokens or 1.0, self.rule.token_power)

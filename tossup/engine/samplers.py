@@ -14,7 +14,7 @@ from tossup.engine.config import TrainConfig
 def make_sampler(config: TrainConfig, attempts: Any, correct: Any, tags: list[str]) -> Sampler:
     """The sampler that the configuration names, over a pool of these counts and tags."""
     cfg, n, seed = config.curriculum, len(tags), config.seed
-    rule = TossUpRule(aim=Aim(cfg.aim), uniform=cfg.uniform_share, thompson=cfg.thompson_share)
+    rule = TossUpRule(Aim(cfg.aim), uniform=cfg.uniform_share, thompson=cfg.thompson_share, rest=cfg.rest)
     makers: dict[str, Callable[[], Sampler]] = {
         "tossup": lambda: TossUp(attempts, correct, tags, config.rollout.group_size, seed, rule),
         "uniform": lambda: Uniform(n, seed),
