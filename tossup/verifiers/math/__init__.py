@@ -69,7 +69,8 @@ from tossup.verifiers.math.extract import find
 from tossup.verifiers.math.limits import Oversized, Unreadable
 from tossup.verifiers.math.numeric import has_value
 from tossup.verifiers.math.reading import parse
-from tossup.verifiers.math.tree import SCALARS, Group, Node, Num, Text
+from tossup.verifiers.math.scalars import ROUNDED_DIGITS
+from tossup.verifiers.math.tree import SCALARS, Group, Node, Num, Quantity, Text
 from tossup.verifiers.workers import Workers
 
 SLOW_SECONDS = 1.0
@@ -143,7 +144,10 @@ def _read(text: str) -> tuple[Node | None, str]:
     """The tree of a text, or why there is none."""
     value = words.number_word(text)
     if value is not None:
-        return Num(Fraction(value)), ""
+        return Num(value), ""
+    counted = words.counted(text)
+    if counted is not None:
+        return Quantity(Num(counted[0]), counted[1]), ""
     try:
         return parse(text), ""
     except Oversized as error:
@@ -169,7 +173,8 @@ def _plain(value: Fraction, gold: Reference, found: Found) -> Verdict:
     if value == gold.plain:
         return correct(f"{found.how}: {found.text} equals the reference", found.text)
     if (
-        max(exact.significant_digits(found.text), exact.significant_digits(gold.text)) >= 12
+        exact.significant_digits(found.text) >= 12
+        or exact.significant_digits(gold.text) >= ROUNDED_DIGITS
         or value.denominator >= 1 << 40
     ):
         return _answer(found, gold)
@@ -207,6 +212,8 @@ def _one(text: str, gold: Reference, how: str) -> Verdict:
     text = _undelimited(text)
     if _same_text(text, gold.text):
         return correct(f"{how}: written like the reference", text)
+    if text.rstrip(" })$.").endswith("?") and "?" not in gold.text:
+        return wrong(f"{how}: a question mark after the answer", text)
     if gold.option is not None:
         letter = words.option(text.upper() if len(text) == 1 else text)
         if letter is None and (said := words.option_text(gold.text)):
@@ -221,6 +228,8 @@ def _one(text: str, gold: Reference, how: str) -> Verdict:
         return correct(f"{how}: the options of the reference", text)
     if (gold.words or gold.node is None or isinstance(gold.node, Text)) and words.same_words(gold.text, text):
         return correct(f"{how}: the words of the reference", text)
+    if gold.node is None and gold.words:
+        return wrong(f"{how}: {_short(text)} is not the reference", text)
     if gold.node is None:
         return undecided(f"the reference cannot be read: {gold.trouble}", text)
     node, trouble = _read(text)

@@ -32,14 +32,14 @@ _MARK = re.compile(
     r"(?:\s{0,2}:)?(?:\s{0,2}(?:therefore|thus|then|simply)\b,?)?"
     r"|(?:\A|\n)[ \t]{0,8}A[ \t]{0,2}:|\*\*\s{0,2}(?:final\s)?answer\s{0,2}:?\s{0,2}\*\*\s{0,2}:?"
     r"|(?:\A|\n)[# ]{0,8}final answer[ \t]{0,8}\n|\banswer\s{1,4}(?=\\\[|\\\(|\$)"
-    r"|答案(?:是|为|：|:)",
+    r"|答案】?(?:是|为|：|:|(?<=】))|故选\s?[：:]?|(?:\A|\n)\s{0,4}答[：:]",
     re.IGNORECASE,
 )
 
 
 _NEGATED = re.compile(
     r"\b(?:not|false|wrong|untrue|incorrect|whether|if|cannot|can't|unsure|doubt|unlikely|suppose|assume"
-    r"|(?<!only )possible|candidate|potential|reference|expected)\b(?:\s+\w+){0,4}\s*\Z",
+    r"|(?<!only )possible|candidate|potential|reference|expected)\b(?:[^\S\n]+\w+){0,4}[^\S\n]*\Z",
     re.IGNORECASE,
 )
 
@@ -51,7 +51,8 @@ _JSON = re.compile(r'"(?:final_)?answer"\s*:\s*(?:"([^"\n]*)"|([-\d.]+))')
 _HEDGE = re.compile(
     r"\b(?:either|one of|could be|might be|may be|perhaps|maybe|possibly|any of|some of|anything|except|not|false|twice"
     r"|half|double|triple|(?:greater|less|more|fewer|larger|smaller) than|close|near|nearly|almost|between|around|at least"
-    r"|at most|minus|unknown|unclear|undetermined|cannot|can't|don't)\b",
+    r"|at most|minus|unknown|unclear|undetermined|cannot|can't|don't|isn't|aren't|incorrect|(?:is|are|was) wrong)\b"
+    r"|不是|并非|可能",
     re.IGNORECASE,
 )
 
@@ -61,14 +62,16 @@ _MATH = re.compile(r"\$\$(.+?)\$\$|\\\[(.+?)\\\]|\\\((.+?)\\\)|(?<!\\)\$([^$\n]+
 
 _NUMBER = re.compile(
     r"[(\[]\s?-?[\d./]+(?:\s?,\s?-?[\d./]+)+\s?[)\]]|"
-    r"[-+−]?(?:(?<![\w.])[$€£])?(?<![\w])[-+]?(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?(?:\s*/\s*\d+(?![\d/]))?(?:\s?(?:%|percent))?"
+    r"[-+−]?(?:(?<![A-Za-z0-9_.])[$€£])?(?<![A-Za-z0-9_])[-+]?(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?(?:\s*/\s*\d+(?![\d/]))?(?:\s?(?:%|percent))?"
 )
 
 
+_HAN = re.compile("[\u4e00-\u9fff]")
 _WORD = re.compile(r"(?<![\\A-Za-z])[A-Za-z]{2,}")
 
 
 _JOINED = re.compile(r"\s*(?:,|,?\s*\band\b|,?\s*\bor\b)\s*")
+_NAMED_NEXT = re.compile(r"\s?(?:,|,?\s?\b(?:and|or)\b)\s?[A-Za-z]\s?=\s?")
 _ALIGNED = re.compile(
     r"\\begin\{(?:align|aligned|gather|equation)\*?\}([^{}]*(?:\{[^{}]*\}[^{}]*){0,60})\\end\{\w+\*?\}[\s.$]*(?:\\\])?[\s.$]*\Z"
 )
@@ -79,7 +82,7 @@ _LABEL = re.compile(
 )
 
 
-_SENTENCE = re.compile(r"\.(?=\s+[A-Z\\(\[*]|\s*\Z)|\n\s*\n")
+_SENTENCE = re.compile(r"\.(?=\s+[A-Z\\(\[*]|\s*\Z)|。|\n\s*\n")
 
 
 _CHOICE_RIGHT = re.compile(
@@ -95,6 +98,8 @@ def tagged(tail: str) -> Found | Missing | None:
     end = tail.rfind("</answer>")
     start = tail.rfind("<answer>", 0, end if end >= 0 else len(tail))
     if start >= 0:
+        if end > start and (later := marked(tail[end + 9 :])) is not None:
+            return later
         inner = tail[start + 8 : end if end > start else len(tail)]
         return marked(inner) or Found(_unwrap(inner), "answer tag")
     start = tail.rfind("####")
@@ -111,10 +116,12 @@ def marked(tail: str) -> Found | Missing | None:
         return None
     mark = marks[-1]
     before = tail[max(0, mark.start() - 60) : mark.start()]
-    if _NEGATED.search(before):
+    if not mark.group().startswith("\n") and _NEGATED.search(before):
         return Missing("a negated answer")
-    rest = tail[mark.end() :].lstrip(" \n*:")
+    rest = tail[mark.end() :].lstrip(" \n*:：")
     clause = _clause(rest)
+    if re.match(r"[\s.]*(?:or|maybe|perhaps|possibly|or maybe)\b", rest[len(clause) :], re.IGNORECASE):
+        return Missing("a choice between answers")
     if mark["weak"] and re.search(r"\d", rest[len(clause) :]):
         return None  # a result on the way, since more figures follow
     if not clause:
@@ -158,7 +165,7 @@ def _from_clause(clause: str) -> Found | Missing:
         return Found(_unwrap(head), "announced")
     if spans:
         return Found(last, "announced", loose=(_unwrap(head),))
-    if re.match(r"[A-Za-z]", head) or re.search(r"=\s*" + re.escape(last) + r"\W*\Z", head):
+    if re.match("[A-Za-z\u4e00-\u9fff]", head) or re.search(r"=\s*" + re.escape(last) + r"\W*\Z", head):
         return Found(_unwrap(head), "announced", loose=(last,))
     if head.endswith("!"):  # a factorial, or joy
         return Found(_unwrap(head), "announced", loose=(head.rstrip("!"),))
@@ -168,6 +175,8 @@ def _from_clause(clause: str) -> Found | Missing:
 def _bare_answer(text: str) -> bool:
     """Whether a short response is an answer and nothing else: mathematics, a value with its unit, or one word."""
     found = _WORD.findall(text)
+    if _HAN.search(text):
+        return False
     if all(word in FUNCTIONS or word in ("pi", "and", "or") or is_unit_word(word.lower()) for word in found):
         return True
     return len(found) == 1 and (text == found[0] or text[0] in "-$0123456789\\(")
@@ -197,6 +206,11 @@ def _last_span(line: str) -> tuple[str, int] | None:
         return (value, spans[-1].end()) if value else None
     if not numbers or _LABEL.search(line[: numbers[-1].start()]):
         return None
+    first = len(numbers) - 1
+    while first and _NAMED_NEXT.fullmatch(line, numbers[first - 1].end(), numbers[first].start()):
+        first -= 1
+    if first < len(numbers) - 1:
+        return line[numbers[first].start() : numbers[-1].end()].rstrip(","), numbers[-1].end()
     return numbers[-1].group().strip().rstrip(","), numbers[-1].end()
 
 
@@ -217,6 +231,9 @@ def _inner(span: re.Match[str]) -> str:
 def last(tail: str, choice: bool) -> Found | Missing:
     """The last value of a response that says nowhere what its answer is."""
     text = re.sub(r"\s{1,2}(?:is|as) (?:the|our|my) (?:final |correct )?answer[.!]?\Z", "", tail.rstrip())
+    if text.endswith("```"):
+        text = text[:-3].rstrip()
+        text = text[text.rfind("```") + 3 :].lstrip() if "```" in text else text
     bold = re.search(r"\*\*([^*\n]{1,80})\*\*[\s.!]*\Z", text)
     if bold and not choice and not _HEDGE.search(bold[1]):
         return Found(_unwrap(bold[1]), "last bold")
@@ -263,7 +280,9 @@ def _breaks_off(text: str) -> bool:
 
 def _unwrap(text: str) -> str:
     """The answer without markdown, quotes, dollar delimiters and closing punctuation."""
-    text = text.strip().strip("*_`").strip()
+    text = text.strip()
+    bold = re.match(r"\*\*([^*\n]+)\*\*[.!]?\Z", text)
+    text = bold[1].strip() if bold else re.sub(r"\*\*[.!]\Z", "", text).strip("*_`").strip()
     if len(text) > 1 and text[0] == text[-1] and text[0] in "\"'":
         text = text[1:-1]
     for opening, closing in (("$$", "$$"), ("\\[", "\\]"), ("\\(", "\\)"), ("$", "$")):
@@ -271,4 +290,4 @@ def _unwrap(text: str) -> str:
             inner = text[len(opening) : -len(closing)]
             if opening not in inner:
                 return inner.strip()
-    return text.strip().rstrip(".").strip()
+    return text.strip().rstrip(".。").strip()

@@ -21,6 +21,7 @@ from tossup.verifiers.math.tree import (
     Opaque,
     Sym,
     Text,
+    negate,
 )
 from tossup.verifiers.math.words import bare_words, names
 
@@ -38,6 +39,9 @@ WORDS: dict[str, Node] = {
     "no real solution": _EMPTY,
     "no real solutions": _EMPTY,
     "empty set": _EMPTY,
+    "infinity": Sym("oo"),
+    "positive infinity": Sym("oo"),
+    "negative infinity": negate(Sym("oo")),
 }
 """Words that name a set."""
 
@@ -94,7 +98,19 @@ def letter(p: Parser, name: str) -> Node:
             return _combination(p)
         if name[0] in _APPLIED or name in _APPLIED:
             return applied(p, name)
+        if p.index == 1 and name.isupper() and len(name) == 1 and (point := _point(p)) is not None:
+            return point
     return Sym(name)
+
+
+def _point(p: Parser) -> Node | None:
+    """The coordinates of a point with its letter, `P(3, -4)`, where that is the whole answer; else None."""
+    start = p.index
+    inner = group(p, p.take().value)
+    if p.token is END and isinstance(inner, Group) and inner.open == "(":
+        return inner
+    p.index = start
+    return None
 
 
 def _combination(p: Parser) -> Node:

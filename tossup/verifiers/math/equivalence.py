@@ -6,6 +6,8 @@ precision could tell, which is what the slow path is for.
 
 from __future__ import annotations
 
+from typing import TypeGuard
+
 from tossup.verifiers.math import sets, units
 from tossup.verifiers.math.limits import Undefined, Unreadable
 from tossup.verifiers.math.lists import as_rows, as_systems, by_name, distinct_names, every, matching, repeated_names
@@ -219,7 +221,7 @@ def tuple_or_interval(reference: Group, answer: Node) -> Finding:
     """Brackets and members in order; an inequality may say the same as an interval."""
     if isinstance(answer, Matrix) and len(answer.rows[0]) == 1 and not answer.bars:
         answer = Group("(", ")", tuple(row[0] for row in answer.rows))
-    if isinstance(answer, Group) and answer.open == "" and reference.open == "(" and answer.ordered_by != "or":
+    if _bare_tuple(answer) and reference.open == "(":
         answer = Group("(", ")", answer.items)
     if isinstance(answer, Group) and answer.open in ("(", "["):
         if len(reference.items) != len(answer.items):
@@ -230,6 +232,16 @@ def tuple_or_interval(reference: Group, answer: Node) -> Finding:
         pairs = zip(reference.items, answer.items, strict=True)
         return every([_compare(a, b) for a, b in pairs], "the same members in order")
     return by_region(reference, answer)
+
+
+def _bare_tuple(answer: Node) -> TypeGuard[Group]:
+    """Whether members stand in order without brackets. A choice is no tuple, nor are joined inequalities."""
+    return (
+        isinstance(answer, Group)
+        and answer.open == ""
+        and answer.ordered_by != "or"
+        and not any(isinstance(item, Chain) and is_inequality(item) for item in answer.items)
+    )
 
 
 def by_region(reference: Node, answer: Node) -> Finding:

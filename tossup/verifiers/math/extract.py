@@ -25,7 +25,18 @@ _RUN_ON = re.compile(
     r"|\n\s*(?:#+ *|\*\* *)?(?:Problem|Question|Human|User|Q)(?: *\d+)? *[:.\n]"
     r"|\n\s*\[?(?:Note|The reference answer|Ground truth)\b",
 )
-_HIDDEN = re.compile(r"<!--.*?-->|\\[hv]?phantom\s*\{(?:[^{}]|\{(?:[^{}]|\{[^{}]*\})*\})*\}", re.DOTALL)
+_PHANTOM = re.compile(r"\\[hv]?phantom\s*\{(?:[^{}]|\{(?:[^{}]|\{[^{}]*\})*\})*\}")
+_COMMENTS = (("<!--", "-->"), ("\\begin{comment}", "\\end{comment}"), ("\\iffalse", "\\fi"))
+_COMMENT_LINE = re.compile(r"^[ \t]*%[^\n]*$", re.MULTILINE)
+_INVISIBLE = re.compile(r"<(\w{1,10})\s[^<>]{0,80}(?:display:\s?none|hidden)[^<>]{0,80}>[^<>]*</\1>")
+_END_TOKENS = re.compile(r"(?:\s*(?:<\|\w{1,30}\|>|</s>|<eos>|<pad>|<end_of_turn>))+\Z")
+_THOUGHT = re.compile(r"</(?:think|thinking|thought)\b\s*>?|\\end\{think(?:ing)?[}>]|<(?:think|thinking|thought)>")
+_LAST_TAG = re.compile(r"<answer>[^<>]{1,400}</answer>\s*\Z")
+_ALTERNATIVE = re.compile(
+    r"\b(?:else|otherwise|alternatively|perhaps|maybe|possibly)\b"
+    r"|\b(?:option|alternative|possibility|choice)\s+\w+\W{0,6}\Z|\A[\s$]*[/|][\s$]*\Z",
+    re.IGNORECASE,
+)
 _JOIN = re.compile(
     r"(?:\s|[$,;.&]|\\\(|\\\)|\\\[|\\\]|\\quad|\\qquad|\\,|\\;|\\text\{\s*(?:and|,)?\s*\}"
     r"|\\text\{ for part \(?\w\)? and \}|and\b)*",
@@ -35,23 +46,57 @@ _JOIN = re.compile(
 def find(response: str, choice: bool = False) -> Found | Missing:
     """The final answer of a response. `choice` says that the reference is the letter of an option."""
     text = response.strip()
-    if "</think>" in text:
-        text = text[text.rindex("</think>") + len("</think>") :].strip()
-        if not text:
-            return Missing("nothing after the think block")
-    if "<think>" in text:
-        return Missing("answer only inside a think block")
+    if "think" in text or "thought>" in text:
+        text, trouble = _after_thought(text)
+        if trouble:
+            return Missing(trouble)
     if not text:
         return Missing("empty response")
-    if "<!--" in text or "phantom" in text:
-        text = _HIDDEN.sub(" ", text[-4 * TAIL_CHARS :])
-    text = _cut(text)
+    if (ending := _END_TOKENS.search(text, max(0, len(text) - 200))) is not None:
+        text = text[: ending.start()]
+    text = _cut(_visible(text))
     if "oxed" in text or "box" in text:
         found = _boxed(text)
         if found is not None:
             return found
     tail = text[-TAIL_CHARS:]
     return tagged(tail) or marked(tail) or last(tail, choice)
+
+
+def _after_thought(text: str) -> tuple[str, str]:
+    """What follows the last think block, or why nothing does. A block that never closes may end in an answer tag."""
+    marks = list(_THOUGHT.finditer(text))
+    if not marks:
+        return text, ""
+    last = marks[-1]
+    after = text[last.end() :].strip()
+    if not last.group().startswith("<t"):
+        return after, "" if after else "nothing after the think block"
+    tag = _LAST_TAG.search(after[-500:])
+    return (tag.group(), "") if tag else ("", "answer only inside a think block")
+
+
+def _visible(text: str) -> str:
+    """The text without what a reader does not see: comments, phantoms, hidden elements."""
+    for opening, closing in _COMMENTS:
+        if opening in text:
+            text = _without(text, opening, closing)
+    if "phantom" in text:
+        text = _PHANTOM.sub(" ", text[-4 * TAIL_CHARS :])
+    if "%" in text:
+        text = _COMMENT_LINE.sub("", text)
+    if "none" in text or "hidden" in text:
+        text = _INVISIBLE.sub(" ", text)
+    return text
+
+
+def _without(text: str, opening: str, closing: str) -> str:
+    """The text without what stands from `opening` to the next `closing`."""
+    pieces, position = [], 0
+    while (start := text.find(opening, position)) >= 0 and (end := text.find(closing, start)) >= 0:
+        pieces.append(text[position:start])
+        position = end + len(closing)
+    return " ".join([*pieces, text[position:]])
 
 
 def _cut(text: str) -> str:
@@ -100,8 +145,12 @@ def _unclosed(text: str, match: re.Match[str]) -> bool:
 def _from_boxes(text: str, boxes: list[tuple[int, int, str]]) -> Found | Missing:
     """The last box, as a list with its neighbours where they are joined, unless the text offers a choice."""
     start, _, content = boxes[-1]
-    before = text[max(0, start - 60) : start]
-    if re.search(r"\bor\b[^.\n]{0,12}\Z", before) and len(boxes) > 1 and start - boxes[-2][1] < 30:
+    between = text[boxes[-2][1] : start] if len(boxes) > 1 else ""
+    if between and len(between) < 30 and re.search(r"\bor\b[^.\n]{0,12}\Z", between):
+        if re.search(r"\b(?:either|one of|could be|if|is it)\b", text[max(0, boxes[-2][0] - 40) : boxes[-2][0]]):
+            return Missing("a choice between boxed answers")
+        return Found(f"{boxes[-2][2]} \\text{{ or }} {content}", "boxed")
+    if between and len(between) < 60 and _ALTERNATIVE.search(between):
         return Missing("a choice between boxed answers")
     joined, loose = [content], [content]
     for (_, end, earlier), (later, _, _) in zip(reversed(boxes[:-1]), reversed(boxes[1:]), strict=True):

@@ -24,6 +24,7 @@ from tossup.verifiers.math.operators import STARTS
 from tossup.verifiers.math.quantities import UNIT_SYMBOLS, unit
 from tossup.verifiers.math.tree import (
     MINUS_ONE,
+    SCALARS,
     ZERO,
     Add,
     Chain,
@@ -189,9 +190,6 @@ class Parser(Cursor):
                 node = Fn("binomial", (node, self.product()))
             elif self.accept("bmod", "mod"):
                 node = Opaque("mod", (node, self.power()), operator=True)
-            elif self.at("pmod"):
-                self.take()
-                self.argument()
             elif self.starts_factor():
                 node = _times(node, self.power())
             else:
@@ -233,7 +231,7 @@ class Parser(Cursor):
         if token.kind in ("id", "fn"):
             return not self._capital_u()
         if token.kind == "num":
-            return self.index > 0 and self.tokens[self.index - 1].value in (")", "!")
+            return self.index > 0 and self.tokens[self.index - 1].value in (")", "!", "i", "pi")
         if token.kind == "cmd":
             return token.value in STARTS
         if token.kind == "op":
@@ -302,9 +300,12 @@ class Parser(Cursor):
         if self.accept("{"):
             node = self.sequence()
             self.expect("}")
-        elif self.token.kind == "num" and len(self.token.value) > 1 and self.token.value.isdigit():
+        elif self.token.kind == "num" and self.token.value.isdigit():
             value = self.token.value
-            self.tokens[self.index] = Token("num", value[1:])
+            if len(value) > 1:
+                self.tokens[self.index] = Token("num", value[1:])
+            else:
+                self.take()
             node = Num(Fraction(int(value[0])))
         else:
             node = self.atom()
@@ -314,6 +315,8 @@ class Parser(Cursor):
 
 def _times(left: Node, right: Node) -> Node:
     """A product without needless nesting."""
+    if isinstance(right, Matrix) and isinstance(left, SCALARS) and not right.bars:
+        return Matrix(tuple(tuple(_times(left, entry) for entry in row) for row in right.rows))
     if isinstance(left, (Group, Matrix, Chain, Union, Text, Quantity)) or isinstance(
         right, (Group, Chain, Union, Text, Quantity)
     ):

@@ -47,7 +47,9 @@ _TEMPERATURE = re.compile(r"(\^\s?\{?\\circ\s?\}?)\s*(?:\\(?:text|mathrm)\{\s*)?
 _UNIT_FRACTION = re.compile(r"\\frac\{\\(?:text|mathrm)\{([^{}]*)\}\}\{\\(?:text|mathrm)\{([^{}]*)\}(\^\{?\d\}?)?\}")
 _CURRENCY_CODE = re.compile(r"\A\s*(?:Rs\.?|USD|US|EUR|INR|GBP)\s*(?=\\?\$?\d)")
 _RATIO = re.compile(r"(?<=\d)\s?(?:\\text\{\s?to\s?\}|\bto\b)\s?(?=\d)")
-_HALF_DAY = re.compile(r"\b([AaPp])\.\s?[Mm]\b\.?")
+_HALF_DAY = re.compile(r"(?<![A-Za-z])([AaPp])\.\s?[Mm]\b\.?")
+_DOTTED = re.compile(r"\\dot\s*\{?(\d)\}?(\d{0,40})\\dot\s*\{?(\d)\}?")
+_BLACKBOARD = re.compile(r"\\mathbb\s*([RZNQC])(?![A-Za-z])")
 _QUAD = re.compile(r"\\q?quad(?![A-Za-z]{3})")
 _HIDDEN = re.compile(r"\\(?:[hv]?phantom|label|tag)\*?\{[^{}]*\}")
 
@@ -57,6 +59,7 @@ _TOKEN = re.compile(
     r"|(?P<esc>\\.)"
     r"|(?P<num>\d+\.(?=\s*\\(?:overline|dot|bar)\b)|\.(?=\s*\\(?:overline|dot|bar)\b)|\d+(?:\.\d+)?(?:[eE][+-]?\d{1,12}(?![\w.]))?|\.\d+)"
     r"|(?P<word>[A-Za-z]+)"
+    r"|(?P<han>[\u4e00-\u9fff]+)"
     r"|(?P<op>\*\*|<=|>=|!=|==|=>|->|\.\.\.|[-+*/^_=<>(){}\[\]|,;:!%&'.$?])",
     re.DOTALL | re.ASCII,
 )
@@ -88,6 +91,12 @@ def clean(text: str) -> str:
         if "\\\\" in text:
             text = _DOUBLED.sub(_undouble(text), text)
         text = _HIDDEN.sub(" ", text)
+        if text.endswith("\\") and not text.endswith("\\\\"):
+            text = text[:-1]  # what trimming left of a final `\\ `
+        if "\\dot" in text:
+            text = _DOTTED.sub(r"\\overline{\1\2\3}", text)
+        if "\\mathbb" in text:
+            text = _BLACKBOARD.sub(r"\\mathbb{\1}", text)
         text = _QUAD.sub(" ", text)
     if ",}" in text or "\\!" in text:
         text = _LATEX_COMMA.sub("", text)
@@ -123,6 +132,8 @@ def tokenize(text: str) -> list[Token]:
             position = _number(text, match, tokens, brackets)
         elif kind == "cmd":
             position = _command(text, value[1:], position, tokens)
+        elif kind == "han":
+            tokens.append(Token("text", value))
         elif kind == "word":
             _word(value, tokens)
         elif kind == "esc":
@@ -195,7 +206,7 @@ def _text(command: str, content: str, tokens: list[Token]) -> None:
         tokens.append(Token("id", bare * 2))
     elif bare in SINGLE_LETTERS and after_value and command in WORD_COMMANDS:
         tokens.append(Token("text", bare))
-    elif len(bare) == 1 and bare.isalpha():
+    elif len(bare) == 1 and bare.isalpha() and not "\u4e00" <= bare <= "\u9fff":
         tokens.append(Token("id", bare))
     elif bare.lower() in ("and", "or"):
         tokens.append(Token("cmd", bare.lower()))

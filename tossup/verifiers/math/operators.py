@@ -9,6 +9,7 @@ from tossup.verifiers.math.brackets import group
 from tossup.verifiers.math.limits import Unreadable
 from tossup.verifiers.math.tables import OPERATORS, SYMBOLS
 from tossup.verifiers.math.tree import (
+    Add,
     Chain,
     Fn,
     Group,
@@ -74,8 +75,10 @@ def function(p: Parser, name: str) -> Node:
         name, power = _INVERSES[name], None
     argument = _function_argument(p)
     p.leave()
-    if name == "log" and base is not None:
-        node: Node = Fn("log", (argument, base))
+    if name == "cis":
+        node: Node = Add((Fn("cos", (argument,)), Mul((Sym("i"), Fn("sin", (argument,))))))
+    elif name == "log" and base is not None:
+        node = Fn("log", (argument, base))
     elif name in ("exp",):
         node = Pow(Sym("e"), argument)
     elif name in ("sqrt", "cbrt"):

@@ -32,6 +32,9 @@ def unit(p: Parser) -> str:
             words.append("per" if token.value == "/" else "")
         elif words and _goes_on(p):
             words.append(p.take().value)
+        elif token.kind == "cmd" and token.value == "pmod":
+            p.take()
+            words.append(_modulus(p.argument()))
         elif token.value == "(" and p.following.kind == "text":
             words.append(remark(p))
         else:
@@ -54,6 +57,11 @@ def remark(p: Parser) -> str:
         words.append(p.take().value)
     p.expect(")")
     return " ".join(words)
+
+
+def _modulus(node: Node) -> str:
+    """The modulus of a congruence as a unit: it may be missing and may not contradict."""
+    return f"congruent^{node.value}" if isinstance(node, Num) and node.value.denominator == 1 else "congruent"
 
 
 def _small_integer(node: Node) -> int:

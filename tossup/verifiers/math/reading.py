@@ -9,7 +9,7 @@ from itertools import pairwise
 from tossup.verifiers.math.grammar import Parser
 from tossup.verifiers.math.lexer import clean, tokenize
 from tossup.verifiers.math.limits import Unreadable
-from tossup.verifiers.math.tree import Based, Node
+from tossup.verifiers.math.tree import Based, Node, Num
 
 
 def parse(text: str) -> Node:
@@ -21,6 +21,11 @@ def parse(text: str) -> Node:
     """
     if (numeral := _NUMERAL.fullmatch(text.strip())) and int(numeral[2]) > 10:
         return _numeral(numeral[1], int(numeral[2]))
+    if (wrapped := _WRAPPED.fullmatch(text.strip())) is not None:
+        base = _BASES.get(wrapped[2]) or int(wrapped[2] if wrapped[2].isdigit() else 0)
+        if not 2 <= base <= 36:
+            raise Unreadable("a subscript of a number that is no base")
+        return _numeral(wrapped[1].upper(), base)
     tokens = tokenize(clean(_parts(text)))
     while len(tokens) > 1 and tokens[-2].kind == "op" and tokens[-2].value in (".", ",", ";", ":", "?", "\\\\"):
         del tokens[-2]
@@ -29,14 +34,22 @@ def parse(text: str) -> Node:
     return Parser(tokens).answer()
 
 
+_BASES = {"two": 2, "three": 3, "four": 4, "five": 5, "six": 6, "seven": 7, "eight": 8, "nine": 9, "sixteen": 16}
+# `(1101)_2`, `\\text{2A}_{16}`, `1101_{two}`; a letter alone with a subscript is no numeral.
+_WRAPPED = re.compile(
+    r"(?:\(|\\(?:text|mathrm)\{)?((?=[0-9A-Fa-f]*\d)[0-9A-Fa-f]{1,200})[)}]?_\s?\{?\(?(?:\\(?:text|mathrm)\{)?"
+    r"(\d\d?|two|three|four|five|six|seven|eight|nine|sixteen)\}?\)?\}?",
+    re.ASCII,
+)
 _NUMERAL = re.compile(r"([0-9A-Z]{1,200})_\{?(\d\d)\}?", re.ASCII)
 
 
 def _numeral(digits: str, base: int) -> Node:
-    """A numeral in a base beyond ten, such as `BEE_{16}`."""
+    """A numeral such as `BEE_{16}`."""
     if base > 36 or any(int(digit, 36) >= base for digit in digits):
         raise Unreadable(f"a digit that base {base} lacks")
-    return Based(Fraction(int(digits, base)), base)
+    value = Fraction(int(digits, base))
+    return Num(value) if base == 10 else Based(value, base)
 
 
 _PART = re.compile(r"(?:\A|[\s,;}]|\\\\)\s*(?:\\(?:text|textbf|mathrm)\{\s*)?\(([a-h]|i{1,3}|iv|v)\)\s*\}?\s*(?=\S)")

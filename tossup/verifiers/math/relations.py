@@ -77,7 +77,8 @@ def _zeros_satisfy(first: Node, second: Node) -> bool | None:
     """Whether the zeros of the first, in a letter in which it is a polynomial, are zeros of the second."""
     ctx = context(precision_for(first, second))
     names = symbols(first)
-    for name in sorted(names):
+    proven = False
+    for name in sorted(names):  # every letter may refute: the zeros of x(y - 1) in x alone say nothing of y
         checked = 0
         for place in (points(names)[at] for at in (0, 1, 3)):  # small, large and negative
             zeros = _zeros(ctx, first, name, place)
@@ -87,9 +88,8 @@ def _zeros_satisfy(first: Node, second: Node) -> bool | None:
                 if satisfied is False:
                     return False
                 checked += satisfied is True and complete
-        if checked >= 2 or (checked and len(names) == 1):
-            return True
-    return None
+        proven = proven or checked >= 2 or (checked > 0 and len(names) == 1)
+    return True if proven else None
 
 
 def _zeros(ctx: Any, node: Node, name: str, place: Mapping[str, Fraction]) -> list[Any] | None:

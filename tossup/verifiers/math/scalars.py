@@ -21,6 +21,7 @@ from tossup.verifiers.math.tree import (
     Pow,
     Ratio,
     Sym,
+    replaced,
     symbols,
     walk,
 )
@@ -29,6 +30,9 @@ from tossup.verifiers.math.values import (
     within_rounding,
 )
 
+_FREE_CONSTANTS = frozenset({"C", "c", "K", "C_1", "c_1"})
+_WHOLE_NUMBERS = frozenset({"k", "n", "m"})
+
 
 @dataclass(frozen=True, slots=True)
 class Finding:
@@ -36,6 +40,10 @@ class Finding:
 
     equal: bool | None
     rule: str
+
+
+ROUNDED_DIGITS = 10
+"""A reference with as many significant digits is taken to be the rounding of what is asked for."""
 
 
 def angle(node: Node) -> bool:
@@ -75,6 +83,7 @@ def scalar(reference: Node, answer: Node) -> Finding:
         isinstance(reference, Based) and isinstance(answer, Based) and reference.base != answer.base
     ):
         return _bases(reference, answer)
+    answer = _renamed_constant(reference, answer)
     verdict = same(reference, answer)
     if verdict is True:
         return Finding(True, "equal")
@@ -86,6 +95,22 @@ def scalar(reference: Node, answer: Node) -> Finding:
     if verdict is None and has_value(reference):
         return Finding(False, "the answer has no value where the reference has one")
     return Finding(verdict, "not equal" if verdict is False else "no value at any point")
+
+
+def _renamed_constant(reference: Node, answer: Node) -> Node:
+    """The answer with the reference's letter for a constant of integration, or for a whole number of periods.
+
+    Both are the asker's free choice: `+ C` or `+ c`, and `k\\pi` or `n\\pi`.
+    """
+    ours, theirs = symbols(reference) - symbols(answer), symbols(answer) - symbols(reference)
+    if len(ours) != 1 or len(theirs) != 1:
+        return answer
+    (wanted,), (given,) = ours, theirs
+    added = isinstance(reference, Add) and Sym(wanted) in reference.items and wanted in _FREE_CONSTANTS
+    period = {wanted, given} <= _WHOLE_NUMBERS and Sym("pi") in walk(reference)
+    if (added and given in _FREE_CONSTANTS) or period:
+        return replaced(answer, given, wanted)
+    return answer
 
 
 def _bases(reference: Node, answer: Node) -> Finding:
@@ -114,7 +139,8 @@ def _rounding(reference: Node, answer: Node) -> bool:
     """Whether twelve digits or more of one are a correct rounding of the other."""
     for written, true in ((answer, reference), (reference, answer)):
         number = decimal(written)
-        if number is None or number.digits is None or number.digits < 12:
+        enough = ROUNDED_DIGITS if written is reference else 12
+        if number is None or number.digits is None or number.digits < enough:
             continue
         if number.digits >= 15 and true is not reference and _noise(number, true):
             return True

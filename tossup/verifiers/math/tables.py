@@ -18,7 +18,8 @@ _UNICODE = {
     "⅕": "\\frac{1}{5} ", "⅛": "\\frac{1}{8} ", "⅜": "\\frac{3}{8} ", "⅝": "\\frac{5}{8} ", "⅞": "\\frac{7}{8} ",
     "⟨": " \\langle ", "⟩": " \\rangle ", "⌊": " \\lfloor ", "⌋": " \\rfloor ", "⌈": " \\lceil ", "⌉": " \\rceil ",
     "∴": " ", "∨": " \\lor ", "∧": " \\land ", "→": " \\to ", "∑": " \\sum ", "∫": " \\int ", "∏": " \\prod ",
-    "∖": " \\setminus ",
+    "∖": " \\setminus ", "。": ".", "、": ",",
+    "＋": "+", "＝": "=", "＜": "<", "＞": ">", "／": "/", "％": "%", "．": ".",
     "¢": "\\text{ cents}",
     "€": " \\euro ", "£": " \\pounds ", "¥": " \\yen ", "α": " \\alpha ", "β": " \\beta ", "γ": " \\gamma ",
     "δ": " \\delta ", "ε": " \\epsilon ", "θ": " \\theta ", "λ": " \\lambda ", "μ": " \\mu ", "ρ": " \\rho ",
@@ -30,7 +31,7 @@ TABLE = str.maketrans(_UNICODE)
 
 
 FUNCTIONS = names(
-    "sin cos tan cot sec csc arcsin arccos arctan arccot asin acos atan sinh cosh tanh coth sech csch arcsinh arccosh"
+    "sin cos tan cot sec csc cis arcsin arccos arctan arccot asin acos atan sinh cosh tanh coth sech csch arcsinh arccosh"
     " arctanh asinh acosh atanh ln log lg exp sqrt cbrt abs"
 )
 
@@ -62,7 +63,8 @@ SAME = {
     "lbrack": "[", "rbrack": "]", "lparen": "(", "rparen": ")", "degree": "circ", "varnothing": "emptyset",
     "lt": "<", "gt": ">",
     "lor": "or", "vee": "or", "land": "and", "wedge": "and", "simeq": "approx", "cong": "approx", "doteq": "approx",
-    "backslash": "setminus", "bar": "overline", "fbox": "boxed", "infin": "infty", "dots": "...", "ldots": "...",
+    "backslash": "setminus", "bar": "overline", "fbox": "boxed", "nicefrac": "frac", "sfrac": "frac", "bigcup": "cup",
+    "infin": "infty", "dots": "...", "ldots": "...",
     "cdots": "...", "dotsc": "...",
     "Vert": "\\|", "lVert": "\\|", "rVert": "\\|", "implies": "to", "Rightarrow": "to", "rightarrow": "to",
     "longrightarrow": "to",

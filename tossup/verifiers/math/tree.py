@@ -196,6 +196,22 @@ def symbols(node: Node) -> frozenset[str]:
     return frozenset(n.name for n in walk(node) if isinstance(n, Sym) and n.name not in CONSTANTS)
 
 
+def replaced(node: Node, letter: str, instead: str) -> Node:
+    """A scalar with another letter in the place of one."""
+    match node:
+        case Sym(name):
+            return Sym(instead) if name == letter else node
+        case Add(items):
+            return Add(tuple(replaced(item, letter, instead) for item in items))
+        case Mul(items):
+            return Mul(tuple(replaced(item, letter, instead) for item in items))
+        case Pow(base, exponent):
+            return Pow(replaced(base, letter, instead), replaced(exponent, letter, instead))
+        case Fn(name, args):
+            return Fn(name, tuple(replaced(arg, letter, instead) for arg in args))
+    return node
+
+
 def negate(node: Node) -> Node:
     """Minus `node`, kept simple for numbers."""
     if isinstance(node, Num):

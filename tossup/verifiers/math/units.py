@@ -74,7 +74,8 @@ _CHANGES_VALUE = names("or not minus plus times"
     " than except nd th st rd prime mod modulo if else between least most about"
     " hundred thousand million billion dozen half twice double triple tenth hundredth factorial squared choose over divided"
     " multiplied root power to neither nor either unknown maybe wrong false without excluding approximately pick option"
-    " out unless otherwise instead percentile remainder ratio thousands millions billions dozens") - {"squared"}  # fmt: skip
+    " out unless otherwise instead percentile remainder ratio thousands millions billions dozens"
+    " ish incorrect invalid") - {"squared"}  # fmt: skip
 
 
 _REMARK = re.compile(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from fractions import Fraction
 
 
 def names(text: str) -> frozenset[str]:
@@ -21,6 +22,10 @@ _ONES = _ordered(
 )
 _TENS = _ordered("twenty thirty forty fifty sixty seventy eighty ninety")
 _VALUES = {word: value for value, word in enumerate(_ONES)} | {word: 10 * value for value, word in enumerate(_TENS, 2)}
+_PARTS = {"half": 2, "quarter": 4} | dict(
+    zip(_ordered("third fourth fifth sixth seventh eighth ninth tenth"), range(3, 11), strict=True)
+)
+_PARTS |= {name + "s": part for name, part in _PARTS.items()} | {"halves": 2}
 SCALES = {"thousand": 10**3, "million": 10**6, "billion": 10**9}
 _ARTICLES = frozenset({"a", "an", "the", "on", "at"})
 _MONTHS = _ordered("january february march april may june july august september october november december")
@@ -70,10 +75,21 @@ def same_words(reference: str, answer: str) -> bool:
     ours, theirs = bare_words(reference), bare_words(answer)
     if not ours or not theirs:
         return False
-    if ours == theirs or (ours in _NOTHING and theirs in _NOTHING):
+    if (
+        ours == theirs
+        or ours == bare_words(re.sub(r"^\W*(?:text\W*)?\([A-J]\)", "", answer))
+        or (_nothing(ours) and _nothing(theirs))
+    ):
         return True
     day = date(ours)
     return day is not None and day == date(theirs)
+
+
+def _nothing(words: str) -> bool:
+    """Whether words say that there is no answer, of themselves or of what they name (`limit does not exist`)."""
+    return words in _NOTHING or bool(
+        re.fullmatch(r"(?:(?!no|not)\w+ ){1,4}(?:does not exist|has no (?:real )?solutions?)", words)
+    )
 
 
 def date(words: str) -> tuple[int, int | None, int | None] | None:
@@ -93,11 +109,33 @@ def date(words: str) -> tuple[int, int | None, int | None] | None:
     return (month, day, year) if month else None
 
 
-def number_word(text: str) -> int | None:
-    """The value of an English number word (`twenty-one`, `three hundred and five`); None for anything else."""
+def number_word(text: str) -> Fraction | None:
+    """The value of an English number word (`twenty-one`, `two thirds`, `half`); None for anything else."""
     parts = [word for word in bare_words(text).replace("-", " ").split() if word != "and"]
     if not parts or len(parts) > 12:
         return None
+    part = _PARTS.get(parts[-1])
+    if part is None:
+        whole = _whole_number(parts)
+        return None if whole is None else Fraction(whole)
+    count = _VALUES.get(parts[0]) if len(parts) == 2 else 1 if len(parts) == 1 and part == 2 else None
+    return Fraction(count, part) if count is not None and (count == 1) != parts[-1].endswith("s") else None
+
+
+def counted(text: str) -> tuple[Fraction, str] | None:
+    """A number in words and what it counts (`seven apples`, `two and a half hours`); None for anything else."""
+    parts = bare_words(text).split()
+    if len(parts) > 8 or not parts or parts[0].split("-")[0] not in _VALUES:
+        return None
+    for size in range(len(parts) - 1, 0, -1):
+        value = number_word(" ".join(parts[:size]))
+        if value is not None:
+            return value, " ".join(parts[size:])
+    return None
+
+
+def _whole_number(parts: list[str]) -> int | None:
+    """The value of the words of a whole number."""
     total, current, last = 0, 0, ""
     for word in parts:
         if word in _VALUES:
