@@ -66,6 +66,7 @@ _NUMBER = re.compile(
 )
 
 
+_ASIDE = re.compile(r"\b(?:or|mod|base|of)\b", re.IGNORECASE)
 _HAN = re.compile("[\u4e00-\u9fff]")
 _WORD = re.compile(r"(?<![\\A-Za-z])[A-Za-z]{2,}")
 
@@ -120,6 +121,8 @@ def marked(tail: str) -> Found | Missing | None:
         return Missing("a negated answer")
     rest = tail[mark.end() :].lstrip(" \n*:：")
     clause = _clause(rest)
+    if clause.count("**") % 2:
+        clause = clause.replace("**", "", 1)  # its partner stood before the answer
     if re.match(r"[\s.]*(?:or|maybe|perhaps|possibly|or maybe)\b", rest[len(clause) :], re.IGNORECASE):
         return Missing("a choice between answers")
     if mark["weak"] and re.search(r"\d", rest[len(clause) :]):
@@ -167,6 +170,9 @@ def _from_clause(clause: str) -> Found | Missing:
         return Found(last, "announced", loose=(_unwrap(head),))
     if re.match("[A-Za-z\u4e00-\u9fff]", head) or re.search(r"=\s*" + re.escape(last) + r"\W*\Z", head):
         return Found(_unwrap(head), "announced", loose=(last,))
+    aside = re.fullmatch(r"([^()]*\d[^()]*?)\s*\(([^()]*)\)\W*", head)
+    if aside and not _ASIDE.search(aside[2]):
+        return Found(_unwrap(head), "announced", loose=(_unwrap(aside[1]),))
     if head.endswith("!"):  # a factorial, or joy
         return Found(_unwrap(head), "announced", loose=(head.rstrip("!"),))
     return Found(_unwrap(head), "announced")

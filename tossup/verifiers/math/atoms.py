@@ -12,6 +12,7 @@ from tossup.verifiers.math.numerals import number
 from tossup.verifiers.math.operators import fraction, function, operator, root
 from tossup.verifiers.math.tables import OPERATORS, SYMBOLS
 from tossup.verifiers.math.tree import (
+    SCALARS,
     Chain,
     Fn,
     Group,
@@ -22,6 +23,7 @@ from tossup.verifiers.math.tree import (
     Sym,
     Text,
     negate,
+    symbols,
 )
 from tossup.verifiers.math.words import bare_words, names
 
@@ -94,8 +96,8 @@ def letter(p: Parser, name: str) -> Node:
             inside = "".join(token.value for token in p.tokens[p.index + 1 : end])
             p.index = end + 1
             return Opaque(name, (Text(inside),))
-        if name == "C" and [t.kind for t in p.tokens[p.index + 1 : p.index + 4 : 2]] == ["num", "num"]:
-            return _combination(p)
+        if name == "C" and (chosen := _combination(p)) is not None:
+            return chosen
         if name[0] in _APPLIED or name in _APPLIED:
             return applied(p, name)
         if p.index == 1 and name.isupper() and len(name) == 1 and (point := _point(p)) is not None:
@@ -113,12 +115,16 @@ def _point(p: Parser) -> Node | None:
     return None
 
 
-def _combination(p: Parser) -> Node:
-    """`C(10, 3)`: the number of combinations."""
+def _combination(p: Parser) -> Node | None:
+    """`C(10, 3)` and `C(2n, n)`: the number of combinations; None when other things stand in the brackets."""
+    start = p.index
     inner = group(p, p.take().value)
-    if not isinstance(inner, Group) or len(inner.items) != 2:
-        raise Unreadable("combinations of other than two numbers")
-    return Fn("binomial", inner.items)
+    if isinstance(inner, Group) and inner.open == "(" and len(inner.items) == 2:
+        natural = [isinstance(item, Num) and item.value.denominator == 1 and item.value >= 0 for item in inner.items]
+        if all(natural) or (symbols(inner.items[0]) and all(isinstance(item, SCALARS) for item in inner.items)):
+            return Fn("binomial", inner.items)
+    p.index = start
+    return None
 
 
 def _defines(p: Parser, name: str) -> int | None:
@@ -167,7 +173,7 @@ def words(p: Parser, text: str) -> Node:
     while p.token.kind == "text":
         parts.append(p.take().value)
     joined = " ".join(parts)
-    if (known := WORDS.get(bare_words(joined))) is not None:
+    if (known := WORDS.get(bare_words(joined).removeprefix("there is ").removeprefix("there are "))) is not None:
         return known
     if p.token is END or p.token.value in ("=", ":", ",", ";", ")", "}", "\\}", "and", "or", "&", "\\\\", "approx"):
         return Text(joined)

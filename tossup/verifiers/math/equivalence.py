@@ -6,6 +6,7 @@ precision could tell, which is what the slow path is for.
 
 from __future__ import annotations
 
+import re
 from typing import TypeGuard
 
 from tossup.verifiers.math import sets, units
@@ -40,6 +41,7 @@ from tossup.verifiers.math.values import (
     members,
     named,
 )
+from tossup.verifiers.math.vectors import components, size_of
 from tossup.verifiers.math.words import same_words
 
 INEQUALITIES = frozenset({"<", "<=", ">", ">=", "!="})
@@ -130,6 +132,10 @@ def value(gold: Named, mine: Named) -> Finding:
     if finding is not None:
         return finding
     reference, answer = _without_unit(gold.value, mine.unit), _unwrapped(mine.value, gold.value)
+    if isinstance(answer, SCALARS) and (size := size_of(reference)):
+        answer = components(answer, size) or answer
+    elif isinstance(reference, SCALARS) and (size := size_of(answer)):
+        reference = components(reference, size) or reference
     if reference == Sym("RR"):
         return by_region(reference, answer)
     if isinstance(reference, SCALARS):
@@ -192,6 +198,8 @@ def several(listed: list[Node], answer: Node, reference: Node) -> Finding:
         inner = named(answer, strict=False).value
         mine = members(inner)
     whole = named(answer, strict=False).value
+    if mine is None and isinstance(whole, Text) and all(isinstance(item, Text) for item in listed):
+        mine = [Text(each) for each in re.split(r"\s*,\s*(?:and\s+)?|\s+and\s+", whole.words)]
     if mine is None and bare and isinstance(whole, Group) and whole.open == "(" and len(listed) > 1:
         ours = [named(item, strict=True) for item in listed]
         if distinct_names(ours) and len(ours) == len(whole.items):

@@ -22,7 +22,7 @@ from tossup.verifiers.math.limits import TAIL_CHARS
 _BOX = re.compile(r"\\(?:boxed|fbox|framebox)\s*(?:\{|(?=[\dA-Za-z]))")
 _RUN_ON = re.compile(
     r"<\|(?:im_end|im_start|eot_id|endoftext|end)\|>|</s>"
-    r"|\n\s*(?:#+ *|\*\* *)?(?:Problem|Question|Human|User|Q)(?: *\d+)? *[:.\n]"
+    r"|\n\s*(?:#+ *|\*\* *)?(?:Problem|Question|Exercise|Human|User|Q)(?: *\d+)? *[:.\n]"
     r"|\n\s*\[?(?:Note|The reference answer|Ground truth)\b",
 )
 _PHANTOM = re.compile(r"\\[hv]?phantom\s*\{(?:[^{}]|\{(?:[^{}]|\{[^{}]*\})*\})*\}")
@@ -171,7 +171,7 @@ def _from_boxes(text: str, boxes: list[tuple[int, int, str]]) -> Found | Missing
 def _closing(text: str, position: int) -> int | None:
     """Where the brace closes that opened just before `position`."""
     depth = 1
-    for match in re.compile(r"\\?[{}]").finditer(text, position, position + 4 * TAIL_CHARS):
+    for match in re.compile(r"\\\\|\\?[{}]").finditer(text, position, position + 4 * TAIL_CHARS):
         brace = match.group()
         if brace == "{":
             depth += 1

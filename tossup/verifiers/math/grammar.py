@@ -3,7 +3,7 @@
     answer   = item { separator item }                       separator: , ; and or \\\\
     item     = chain [ words ]                               words become the unit of a Quantity
     chain    = [ relation ] set { relation set }             = < > <= >= != in approx :
-    set      = sum { cup sum | setminus sum }
+    set      = meet { cup meet | setminus meet }             meet = sum { cap sum }
     sum      = [ + - +- ] product { (+ - +- -+) product }
     product  = power { (* /) power | power }                 juxtaposition multiplies
     power    = atom { ^ exponent | ! | % | ' | subscript }
@@ -21,7 +21,7 @@ from tossup.verifiers.math.cursor import Cursor
 from tossup.verifiers.math.lexer import END, Token
 from tossup.verifiers.math.limits import MAX_ITEMS, Oversized, Unreadable
 from tossup.verifiers.math.operators import STARTS
-from tossup.verifiers.math.quantities import UNIT_SYMBOLS, unit
+from tossup.verifiers.math.quantities import UNIT_SYMBOLS, compound, unit
 from tossup.verifiers.math.tree import (
     MINUS_ONE,
     SCALARS,
@@ -68,8 +68,8 @@ class Parser(Cursor):
     def sequence(self) -> Node:
         """Items between separators; one item alone is itself."""
         items, separator = [self.item()], ""
-        while self.token is not END and self.token.value in _SEPARATORS and self.token.kind != "text":
-            first = _SEPARATORS[self.take().value]
+        while (self.token.value in _SEPARATORS and self.token.kind not in ("text", "end")) or compound(self):
+            first = "," if self.token.kind == "num" else _SEPARATORS[self.take().value]
             while self.token.value in _SEPARATORS and self.token.kind != "text":
                 first = _stronger(first, _SEPARATORS[self.take().value])
             if self.token is END or self.at(")", "]", "}", "\\}", "rangle"):
@@ -142,12 +142,19 @@ class Parser(Cursor):
 
     def union(self) -> Node:
         """Sets joined by union or difference."""
-        items = [self.sum()]
+        items = [self.intersection()]
         minus = False
         while self.at("cup", "setminus") or (self._capital_u() and bool(self.tokens)):
             minus = self.take().value == "setminus" or minus
-            items.append(self.sum())
+            items.append(self.intersection())
         return items[0] if len(items) == 1 else Union(tuple(items), minus)
+
+    def intersection(self) -> Node:
+        """Sets joined by intersection: a name such as `A \\cap B`, or an operator that is not worked out."""
+        items = [self.sum()]
+        while self.accept("cap"):
+            items.append(self.sum())
+        return items[0] if len(items) == 1 else Opaque("cap", tuple(items), operator=True)
 
     def _capital_u(self) -> bool:
         """A letter U between two brackets is a union."""

@@ -48,6 +48,10 @@ _UNIT_FRACTION = re.compile(r"\\frac\{\\(?:text|mathrm)\{([^{}]*)\}\}\{\\(?:text
 _CURRENCY_CODE = re.compile(r"\A\s*(?:Rs\.?|USD|US|EUR|INR|GBP)\s*(?=\\?\$?\d)")
 _RATIO = re.compile(r"(?<=\d)\s?(?:\\text\{\s?to\s?\}|\bto\b)\s?(?=\d)")
 _HALF_DAY = re.compile(r"(?<![A-Za-z])([AaPp])\.\s?[Mm]\b\.?")
+_ABOUT = re.compile(r"\(\s*\\approx\s*([^()]{1,60})\)")
+_ROW_GAP = re.compile(r"\\\\\s*\[\s*-?[\d.]+\s*(?:pt|em|ex|mm|cm)\s*\]")
+_NO_BRACKET = re.compile(r"\\(?:left|right)\s*\.")
+_PRIME = re.compile(r"\^\s*(?:\{\s*\\prime\s*\}|\\prime(?![A-Za-z]))")
 _DOTTED = re.compile(r"\\dot\s*\{?(\d)\}?(\d{0,40})\\dot\s*\{?(\d)\}?")
 _BLACKBOARD = re.compile(r"\\mathbb\s*([RZNQC])(?![A-Za-z])")
 _QUAD = re.compile(r"\\q?quad(?![A-Za-z]{3})")
@@ -89,10 +93,17 @@ def clean(text: str) -> str:
         text = _HALF_DAY.sub(r"\1m", text)
     if "\\" in text:
         if "\\\\" in text:
+            text = _ROW_GAP.sub(r"\\\\", text)
             text = _DOUBLED.sub(_undouble(text), text)
         text = _HIDDEN.sub(" ", text)
         if text.endswith("\\") and not text.endswith("\\\\"):
             text = text[:-1]  # what trimming left of a final `\\ `
+        if "approx" in text:
+            text = _ABOUT.sub(r"\\approx \1", text)
+        if "\\prime" in text:
+            text = _PRIME.sub("'", text)
+        if "\\left" in text:
+            text = _NO_BRACKET.sub(" ", text)
         if "\\dot" in text:
             text = _DOTTED.sub(r"\\overline{\1\2\3}", text)
         if "\\mathbb" in text:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from tossup.verifiers.math.lexer import END
 from tossup.verifiers.math.limits import Unreadable
 from tossup.verifiers.math.tree import Node, Num
-from tossup.verifiers.math.units import SINGLE_LETTERS
+from tossup.verifiers.math.units import SINGLE_LETTERS, is_unit
 
 if TYPE_CHECKING:
     from tossup.verifiers.math.grammar import Parser
@@ -44,9 +44,21 @@ def unit(p: Parser) -> str:
 def _goes_on(p: Parser) -> bool:
     """Whether a number (`1 hour 30 minutes`) or a letter (`cm/s`) still belongs to the unit."""
     token, before = p.token, p.tokens[p.index - 1]
-    if token.kind == "num":
-        return before.kind == "text"
+    if token.kind == "num":  # but `3 hours 20 minutes` is two quantities
+        return before.kind == "text" and not compound(p)
     return token.kind == "id" and (before.value == "/" or (before.kind == "text" and token.value in SINGLE_LETTERS))
+
+
+def compound(p: Parser) -> bool:
+    """Whether another number with a known unit follows a unit."""
+    return (
+        p.token.kind == "num"
+        and p.following.kind == "text"
+        and p.index > 0
+        and p.tokens[p.index - 1].kind == "text"
+        and is_unit(p.tokens[p.index - 1].value.removesuffix(" and"))
+        and is_unit(p.following.value)
+    )
 
 
 def remark(p: Parser) -> str:

@@ -37,7 +37,7 @@ def parse(text: str) -> Node:
 _BASES = {"two": 2, "three": 3, "four": 4, "five": 5, "six": 6, "seven": 7, "eight": 8, "nine": 9, "sixteen": 16}
 # `(1101)_2`, `\\text{2A}_{16}`, `1101_{two}`; a letter alone with a subscript is no numeral.
 _WRAPPED = re.compile(
-    r"(?:\(|\\(?:text|mathrm)\{)?((?=[0-9A-Fa-f]*\d)[0-9A-Fa-f]{1,200})[)}]?_\s?\{?\(?(?:\\(?:text|mathrm)\{)?"
+    r"(?:\(|\\(?:text|mathrm)\{)?((?=[0-9A-Fa-f]*\d)[0-9A-Fa-f]{1,200})[)}]?_\s?\{?\(?(?:\\(?:text|mathrm)\{)?(?:base\s?)?"
     r"(\d\d?|two|three|four|five|six|seven|eight|nine|sixteen)\}?\)?\}?",
     re.ASCII,
 )

@@ -52,7 +52,7 @@ SYMBOLS = GREEK | names("hbar ell Re Im aleph odot partial nabla angle triangle 
 SPACING = names(
     "left right big Big bigg Bigg bigl bigr Bigl Bigr biggl biggr displaystyle textstyle scriptstyle limits nolimits quad"
     " qquad enspace thinspace rm bf it cal nonumber notag middle hfill newline small large Large boldsymbol bm therefore"
-    " mathstrut strut"
+    " mathstrut strut ensuremath checkmark blacksquare"
 )
 
 
@@ -63,7 +63,8 @@ SAME = {
     "lbrack": "[", "rbrack": "]", "lparen": "(", "rparen": ")", "degree": "circ", "varnothing": "emptyset",
     "lt": "<", "gt": ">",
     "lor": "or", "vee": "or", "land": "and", "wedge": "and", "simeq": "approx", "cong": "approx", "doteq": "approx",
-    "backslash": "setminus", "bar": "overline", "fbox": "boxed", "nicefrac": "frac", "sfrac": "frac", "bigcup": "cup",
+    "backslash": "setminus", "bar": "overline", "fbox": "boxed", "nicefrac": "frac", "sfrac": "frac",
+    "bigcup": "cup", "bigcap": "cap",
     "infin": "infty", "dots": "...", "ldots": "...",
     "cdots": "...", "dotsc": "...",
     "Vert": "\\|", "lVert": "\\|", "rVert": "\\|", "implies": "to", "Rightarrow": "to", "rightarrow": "to",

@@ -65,7 +65,7 @@ _NAMES = {
 _CANONICAL = {name: unit for unit, names in _NAMES.items() for name in names.split()}
 _CANONICAL |= {name + "s": unit for name, unit in list(_CANONICAL.items()) if len(name) > 2}
 _SPEEDS = {"mi / h": "mph", "km / h": "kph", "km h^-1": "kph", "m s^-1": "m / s"}
-_FILLER = names("of the a an in total per each square sq cubic cu base altogether long wide tall")
+_FILLER = names("of and the a an in total per each square sq cubic cu base altogether long wide tall")
 _POWERS = {"square": "2", "sq": "2", "squared": "2", "cubic": "3", "cu": "3", "cubed": "3"}
 _VAGUE = frozenset({"unit", ""})
 SINGLE_LETTERS = frozenset("mgslhNJWVLACKF")
@@ -87,6 +87,11 @@ _REMARK = re.compile(
 def is_unit_word(word: str) -> bool:
     """Whether a lower-case run of letters after a number is a unit rather than a product of variables."""
     return len(word) > 1 and (word in _CANONICAL or word in _POWERS)
+
+
+def is_unit(words: str) -> bool:
+    """Whether words are one known unit, of whatever power."""
+    return canonical(words).split("^")[0] in _NAMES
 
 
 def canonical(words: str) -> str:

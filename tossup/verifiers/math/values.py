@@ -136,8 +136,10 @@ def _consistent(chain: Chain, name: Node | None) -> Named:
                 raise FalseChain
             return Named(chain, name)
     for item in chain.items:
-        if _rounded(item) and _closed(exact[-1]) and not within_rounding(item, exact[-1]):
-            raise FalseChain
+        if _rounded(item) and _closed(exact[-1]):
+            crude = item.digits is not None and item.digits < 2 if isinstance(item, Num) else False
+            if not within_rounding(item, exact[-1]) or (crude and same(item, exact[-1]) is False):
+                raise FalseChain
     return Named(exact[-1], name)
 
 

@@ -87,6 +87,7 @@ def same_words(reference: str, answer: str) -> bool:
 
 def _nothing(words: str) -> bool:
     """Whether words say that there is no answer, of themselves or of what they name (`limit does not exist`)."""
+    words = re.sub(r"^there (?:is|are) ", "", words)
     return words in _NOTHING or bool(
         re.fullmatch(r"(?:(?!no|not)\w+ ){1,4}(?:does not exist|has no (?:real )?solutions?)", words)
     )
