@@ -180,7 +180,7 @@ def words(p: Parser, text: str) -> Node:
     if joined == "Matrix" and p.at("("):
         return p.power()
     if _INTRODUCES.search(joined) and not _ASKS.search(joined) and not any(c.isdigit() for c in joined):
-        return p.power()
+        return p.signed()
     raise Unreadable("words before the value")
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from tossup.verifiers.math.lexer import END
 from tossup.verifiers.math.limits import Unreadable
 from tossup.verifiers.math.tree import (
+    Chain,
     Fn,
     Group,
     Matrix,
@@ -22,6 +23,8 @@ _CLOSERS = {"(": (")", "]"), "[": ("]", ")"), "\\{": ("\\}", "}"), "{": ("}",), 
 
 
 _MATRICES = frozenset({"pmatrix", "bmatrix", "Bmatrix", "matrix", "vmatrix", "Vmatrix", "array", "smallmatrix"})
+
+_LINES = frozenset({"cases", "aligned", "align", "align*", "gathered", "gather", "split"})
 
 
 def group(p: Parser, opening: str) -> Node:
@@ -99,8 +102,10 @@ def bars(p: Parser, mark: str) -> Node:
 def environment(p: Parser) -> Node:
     """A matrix, or the lines of an aligned block as a list."""
     name = _environment_name(p)
-    if name not in _MATRICES:
+    if name not in _MATRICES | _LINES:
         raise Unreadable(f"the environment {name!r}")
+    if name in _LINES and name != "cases":
+        _unalign(p)
     if name == "array" and p.at("{"):
         while p.token is not END and not p.accept("}"):
             p.take()
@@ -115,7 +120,11 @@ def environment(p: Parser) -> Node:
                 rows.append(tuple(row))
             row = []
             continue
-        row.append(p.sum())
+        if p.token.kind == "text" and p.token.value.strip().lower() in ("if", "for", "when"):
+            p.take()
+        row.append(p.chain())
+        if name == "cases":
+            p.accept(",")
         if not p.at("&", "\\\\", "end"):
             raise Unreadable("a matrix that breaks off")
     if row:
@@ -126,7 +135,17 @@ def environment(p: Parser) -> Node:
     p.leave()
     if len({len(each) for each in rows}) != 1:
         raise Unreadable("rows of different lengths")
+    if len(rows[0]) == 1 and (name in _LINES or any(isinstance(row[0], Chain) for row in rows)):
+        return Group("", "", tuple(row[0] for row in rows)) if len(rows) > 1 else rows[0][0]
     return Matrix(tuple(rows), bars=name in ("vmatrix", "Vmatrix"))
+
+
+def _unalign(p: Parser) -> None:
+    """Drop the alignment marks up to the end of the environment: they separate nothing."""
+    end = p.index
+    while p.tokens[end] is not END and p.tokens[end].value != "end":
+        end += 1
+    p.tokens[p.index : end] = [token for token in p.tokens[p.index : end] if token.value != "&"]
 
 
 def _environment_name(p: Parser) -> str:

@@ -173,6 +173,8 @@ class Parser(Cursor):
                 elif value == "-":
                     sign = {"": "-", "-": ""}.get(sign, sign)
             term = self.product()
+            if sign == "-" and terms and isinstance(term, Group) and term.open == "{":
+                return Union((terms[0] if len(terms) == 1 else Add(tuple(terms)), term), True)
             if sign == "-":
                 term = negate(term)
             elif sign:

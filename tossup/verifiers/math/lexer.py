@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from tossup.verifiers.math.limits import MAX_ANSWER_CHARS, MAX_DIGITS, MAX_TOKENS, Oversized, Unreadable
 from tossup.verifiers.math.tables import (
+    BOLD_COMMANDS,
     FUNCTIONS,
     GREEK,
     OPERATORS,
@@ -109,6 +110,8 @@ def clean(text: str) -> str:
         if "\\mathbb" in text:
             text = _BLACKBOARD.sub(r"\\mathbb{\1}", text)
         text = _QUAD.sub(" ", text)
+    if "{:}" in text:
+        text = text.replace("{:}", ":")
     if ",}" in text or "\\!" in text:
         text = _LATEX_COMMA.sub("", text)
     return text
@@ -223,6 +226,8 @@ def _text(command: str, content: str, tokens: list[Token]) -> None:
         tokens.append(Token("cmd", bare.lower()))
     elif bare in FUNCTIONS:
         tokens.append(Token("fn", bare))
+    elif command in BOLD_COMMANDS and re.search(r"[-+=^<>]", bare):
+        tokens.extend(tokenize(clean(bare))[:-1])
     elif command == "operatorname" and bare in OPERATORS:
         tokens.append(Token("cmd", bare))
     elif (

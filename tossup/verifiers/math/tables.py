@@ -79,6 +79,9 @@ TEXT_COMMANDS = names(
 )
 
 
+BOLD_COMMANDS = names("mathbf boldsymbol bm mathit textbf")
+
+
 WORD_COMMANDS = names("text textrm textnormal mbox hbox mathrm operatorname")
 
 

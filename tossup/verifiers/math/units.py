@@ -39,7 +39,7 @@ _NAMES = {
     "month": "month",
     "year": "year yr",
     "mph": "mph",
-    "kph": "kph kmh",
+    "kph": "kph kmh kmph",
     "deg": "deg degree",
     "rad": "rad radian",
     "percent": "percent pct percentage percents",
@@ -60,6 +60,7 @@ _NAMES = {
     "pa": "pa pascal",
     "kpa": "kpa kilopascal",
     "mol": "mol mole",
+    "rpm": "rpm",
     "unit": "unit",
 }
 _CANONICAL = {name: unit for unit, names in _NAMES.items() for name in names.split()}
