@@ -44,7 +44,13 @@ _NEGATED = re.compile(
 )
 
 
-_AFTERTHOUGHT = re.compile(r",?\s+rather than\b|,\s+(?:not|which|since|because|as|so|but|it)\b|\s+(?:because|since)\s")
+_AFTERTHOUGHT = re.compile(
+    r",?\s+rather than\b|,\s+(?:not|which|since|because|as|so|but|it)\b|\s+\(?(?:because|since)\s|;\s+(?=[a-z]{3})"
+)
+_ATTAINED = re.compile(
+    r",\s+(?:(?:which|and) (?:occurs|happens|is)\s+)?(?:attained|achieved|reached|obtained|at|when|with equality)\b"
+    r"|,\s+(?:which occurs|because|since)\b|\s\((?:since|because)\b"
+)
 _JSON = re.compile(r'"(?:final_)?answer"\s*:\s*(?:"([^"\n]*)"|([-\d.]+))')
 
 
@@ -154,9 +160,7 @@ def _from_clause(clause: str) -> Found | Missing:
     masked = _masked(clause)
     if re.search(r"\bor\b", masked) and re.search(r"\d.*\bor\b.*\d", clause):
         return Found(_unwrap(clause), "announced")  # a choice, unless both say the same
-    head = re.split(
-        r",?\s+rather than\b|,\s+(?:not|which|since|because|as|so|but|it)\b|\s+(?:because|since)\s", clause, maxsplit=1
-    )[0]
+    head = _AFTERTHOUGHT.split(clause, maxsplit=1)[0]
     if _HEDGE.search(_masked(head)):
         return Missing("a hedged or negated answer")
     spans = list(_MATH.finditer(head))
@@ -267,6 +271,8 @@ def last(tail: str, choice: bool) -> Found | Missing:
     if (aligned := _ALIGNED.search(text)) is not None:
         return Found(aligned[1].split("\\\\")[-1].replace("&", " ").strip(" .\n"), "last line of a calculation")
     found = _last_span(line)
+    if (aside := _ATTAINED.search(line)) is not None:  # where the value is taken, not the value
+        found = _last_span(line[: aside.start()]) or found
     if found is None:
         return Missing("no final answer")
     after = line[found[1] :]

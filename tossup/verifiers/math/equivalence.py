@@ -222,7 +222,11 @@ def several(listed: list[Node], answer: Node, reference: Node) -> Finding:
         return by_name(ours, theirs, value)
     if repeated_names(ours) and repeated_names(theirs):
         return as_systems(ours, theirs, value)
-    return matching(ours, theirs, value)
+    found = matching(ours, theirs, value)
+    if not found.equal and all(isinstance(item, Chain) and is_inequality(item) for item in listed):
+        regions = by_region(reference, answer)
+        return regions if regions.equal else found
+    return found
 
 
 def tuple_or_interval(reference: Group, answer: Node) -> Finding:

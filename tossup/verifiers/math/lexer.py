@@ -51,6 +51,7 @@ _RATIO = re.compile(r"(?<=\d)\s?(?:\\text\{\s?to\s?\}|\bto\b)\s?(?=\d)")
 _HALF_DAY = re.compile(r"(?<![A-Za-z])([AaPp])\.\s?[Mm]\b\.?")
 _ABOUT = re.compile(r"\(\s*\\approx\s*([^()]{1,60})\)")
 _ROW_GAP = re.compile(r"\\\\\s*\[\s*-?[\d.]+\s*(?:pt|em|ex|mm|cm)\s*\]")
+_LEFT_BRACE = re.compile(r"\\left\s*\\(?:\{|lbrace)\s*(?=\\begin)")
 _NO_BRACKET = re.compile(r"\\(?:left|right)\s*\.")
 _PRIME = re.compile(r"\^\s*(?:\{\s*\\prime\s*\}|\\prime(?![A-Za-z]))")
 _DOTTED = re.compile(r"\\dot\s*\{?(\d)\}?(\d{0,40})\\dot\s*\{?(\d)\}?")
@@ -104,6 +105,8 @@ def clean(text: str) -> str:
         if "\\prime" in text:
             text = _PRIME.sub("'", text)
         if "\\left" in text:
+            if "\\right." in text.replace(" ", ""):
+                text = _LEFT_BRACE.sub(" ", text)
             text = _NO_BRACKET.sub(" ", text)
         if "\\dot" in text:
             text = _DOTTED.sub(r"\\overline{\1\2\3}", text)
@@ -215,6 +218,8 @@ def _braced(text: str, position: int) -> tuple[int, int] | None:
 def _text(command: str, content: str, tokens: list[Token]) -> None:
     """The content of a text command: words, a letter in another typeface, or mathematics after all."""
     bare = content.strip()
+    if command == "operatorname":
+        bare = SAME.get(bare, bare)
     after_value = bool(tokens) and (tokens[-1].kind == "num" or tokens[-1].value in (")", "}", "]", "circ"))
     if command == "mathbb" and bare in ("R", "Z", "N", "Q", "C"):
         tokens.append(Token("id", bare * 2))

@@ -62,10 +62,10 @@ _INVERSES = {
 
 def function(p: Parser, name: str) -> Node:
     """A named function with its power, base and argument."""
-    name = _ALIASES.get(name, name)
     p.enter()
     power: Node | None = None
-    base: Node | None = None
+    base: Node | None = Num(Fraction(10)) if name == "lg" else None
+    name = _ALIASES.get(name, name)
     while p.at("^", "_"):
         if p.take().value == "^":
             power = p.exponent()

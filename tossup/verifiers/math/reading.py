@@ -26,7 +26,7 @@ def parse(text: str) -> Node:
         if not 2 <= base <= 36:
             raise Unreadable("a subscript of a number that is no base")
         return _numeral(wrapped[1].upper(), base)
-    tokens = tokenize(clean(_parts(text)))
+    tokens = tokenize(clean(_parts(_unconditioned(text))))
     while len(tokens) > 1 and tokens[-2].kind == "op" and tokens[-2].value in (".", ",", ";", ":", "?", "\\\\"):
         del tokens[-2]
     if len(tokens) == 1:
@@ -52,6 +52,31 @@ def _numeral(digits: str, base: int) -> Node:
     return Num(value) if base == 10 else Based(value, base)
 
 
+_CONDITION = re.compile(
+    r"(?:,|(?:\\left\s?)?\(|\\text\{[ ,]*(?:where|for all|for|with|and)\s*\})(?:\s|\\[,; ]|\\q?quad)*([a-z])\s*"
+    r"(?:\\in\s*\\math(?:bb|bf|rm)\s*\{?\s*[ZNRQ]\s*\}?(?:\s?[\^_]?\{?[-+*\d]\}?){0,2}|\\geq?\s?[01])\s*(?:\\right\s?)?\)?\s*\.?\s*"
+)
+
+
+_FOR_ALL = re.compile(r"[\s,]*\\text\{[ ,]*for (?:all|every|any)\b")
+
+
+def _unconditioned(text: str) -> str:
+    """The text without a condition on one of its letters at its end, as in `..., k \\in \\mathbb{Z}`."""
+    if "\\text{" in text and (for_all := _FOR_ALL.search(text)) is not None and for_all.start():
+        return text[: for_all.start()]
+    start = max(text.rfind(","), text.rfind("("), text.rfind("\\left"), text.rfind("\\text{"), 0)
+    if not start or len(text) - start > 80:
+        return text
+    for at in (start - 5, start):  # a `\\left` may stand before the bracket
+        match = _CONDITION.fullmatch(text, max(at, 0))
+        head = text[: max(at, 0)].rstrip(" ,")
+        if match and match[1] in head and not _RELATION.search(head):
+            return head
+    return text
+
+
+_RELATION = re.compile(r"[<>]|\\(?:le|ge|ne|lt|gt|in)(?:q|qslant)?(?![A-Za-z])")
 _PART = re.compile(r"(?:\A|[\s,;}]|\\\\)\s*(?:\\(?:text|textbf|mathrm)\{\s*)?\(([a-h]|i{1,3}|iv|v)\)\s*\}?\s*(?=\S)")
 
 

@@ -64,7 +64,7 @@ SAME = {
     "lt": "<", "gt": ">",
     "lor": "or", "vee": "or", "land": "and", "wedge": "and", "simeq": "approx", "cong": "approx", "doteq": "approx",
     "backslash": "setminus", "bar": "overline", "fbox": "boxed", "nicefrac": "frac", "sfrac": "frac",
-    "bigcup": "cup", "bigcap": "cap",
+    "tg": "tan", "ctg": "cot", "arctg": "arctan", "arcctg": "arccot", "bigcup": "cup", "bigcap": "cap",
     "infin": "infty", "dots": "...", "ldots": "...",
     "cdots": "...", "dotsc": "...",
     "Vert": "\\|", "lVert": "\\|", "rVert": "\\|", "implies": "to", "Rightarrow": "to", "rightarrow": "to",
