@@ -73,7 +73,7 @@ from tossup.verifiers.math.scalars import ROUNDED_DIGITS
 from tossup.verifiers.math.tree import SCALARS, Group, Node, Num, Quantity, Text
 from tossup.verifiers.workers import Workers
 
-SLOW_SECONDS = 1.0
+SLOW_SECONDS = 0.8
 """CPU seconds for one comparison in a worker process; more is UNDECIDED with the reason `timeout`."""
 
 _DECIMAL_COMMA = re.compile(

@@ -39,7 +39,7 @@ _MARK = re.compile(
 
 _NEGATED = re.compile(
     r"\b(?:not|false|wrong|untrue|incorrect|whether|if|cannot|can't|unsure|doubt|unlikely|suppose|assume"
-    r"|(?<!only )possible|candidate|potential|reference|expected)\b(?:[^\S\n]+\w+){0,4}[^\S\n]*\Z",
+    r"|(?<!only )possible|candidate|potential|reference|expected|told)\b(?:[^\S\n]+\w+){0,4}[^\S\n]*\Z",
     re.IGNORECASE,
 )
 
@@ -56,6 +56,7 @@ _JSON = re.compile(r'"(?:final_)?answer"\s*:\s*(?:"([^"\n]*)"|([-\d.]+))')
 
 _HEDGE = re.compile(
     r"\b(?:either|one of|could be|might be|may be|perhaps|maybe|possibly|any of|some of|anything|except|not|false|twice"
+    r"|any number|such as|of the form"
     r"|half|double|triple|(?:greater|less|more|fewer|larger|smaller) than|close|near|nearly|almost|between|around|at least"
     r"|at most|minus|unknown|unclear|undetermined|cannot|can't|don't|isn't|aren't|incorrect|(?:is|are|was) wrong)\b"
     r"|不是|并非|可能",
@@ -271,7 +272,8 @@ def last(tail: str, choice: bool) -> Found | Missing:
     if (aligned := _ALIGNED.search(text)) is not None:
         return Found(aligned[1].split("\\\\")[-1].replace("&", " ").strip(" .\n"), "last line of a calculation")
     found = _last_span(line)
-    if (aside := _ATTAINED.search(line)) is not None:  # where the value is taken, not the value
+    sentence = max(line.rfind(". "), line.rfind("! "), line.rfind("? "), 0)
+    if (aside := _ATTAINED.search(line, sentence)) is not None:  # where the value is taken, not the value
         found = _last_span(line[: aside.start()]) or found
     if found is None:
         return Missing("no final answer")

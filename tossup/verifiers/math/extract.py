@@ -34,7 +34,7 @@ _THOUGHT = re.compile(r"</(?:think|thinking|thought)\b\s*>?|\\end\{think(?:ing)?
 _LAST_TAG = re.compile(r"<answer>[^<>]{1,400}</answer>\s*\Z")
 _ALTERNATIVE = re.compile(
     r"\b(?:else|otherwise|alternatively|perhaps|maybe|possibly)\b"
-    r"|\b(?:option|alternative|possibility|choice)\s+\w+\W{0,6}\Z|\A[\s$]*[/|][\s$]*\Z",
+    r"|\b(?:option|alternative|possibility|choice|case)\s+\w+\W{0,6}\Z|\([A-E]\)\W{0,4}\Z|\bpossibility\W{0,6}\Z|\A[\s$]*[/|][\s$]*\Z",
     re.IGNORECASE,
 )
 _JOIN = re.compile(

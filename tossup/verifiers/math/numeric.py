@@ -23,6 +23,7 @@ from tossup.verifiers.math.limits import (
     Unreadable,
 )
 from tossup.verifiers.math.tree import (
+    Fn,
     Mul,
     Node,
     Num,
@@ -64,6 +65,12 @@ def precision_for(*nodes: Node) -> int:
                 written = max(written, each.value.numerator.bit_length(), each.value.denominator.bit_length())
             elif isinstance(each, Pow) and isinstance(each.base, Num):
                 written = max(written, _bits_of_power(each.base.value, each.exponent))
+            elif isinstance(each, Pow) and each.base == Sym(
+                "e"
+            ):  # e^{-1000} must not vanish beside what it is added to
+                written = max(written, _bits_of_power(Fraction(3), each.exponent))
+            elif isinstance(each, Fn) and each.name in ("tanh", "coth", "exp"):
+                written = max(written, 2 * _bits_of_power(Fraction(3), each.args[0]))
     return min(MAX_PRECISION, BASE_PRECISION + 2 * written)
 
 

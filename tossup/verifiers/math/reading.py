@@ -58,7 +58,9 @@ _CONDITION = re.compile(
 )
 
 
-_FOR_ALL = re.compile(r"[\s,]*\\text\{[ ,]*for (?:all|every|any)\b")
+_FOR_ALL = re.compile(
+    r"[\s,]*\\text\{[ ,]*for (?:all|every|any)(?:\s(?:real|positive|natural|integers?|numbers?))*\s*\}?\s*\$?[a-z](?![a-z])"
+)
 
 
 def _unconditioned(text: str) -> str:

@@ -76,7 +76,7 @@ _CHANGES_VALUE = names("or not minus plus times"
     " hundred thousand million billion dozen half twice double triple tenth hundredth factorial squared choose over divided"
     " multiplied root power to neither nor either unknown maybe wrong false without excluding approximately pick option"
     " out unless otherwise instead percentile remainder ratio thousands millions billions dozens"
-    " ish incorrect invalid") - {"squared"}  # fmt: skip
+    " ish incorrect invalid but") - {"squared"}  # fmt: skip
 
 
 _REMARK = re.compile(
@@ -134,6 +134,8 @@ def changes_value(words: str) -> bool:
     A remark in parentheses that only repeats the value in another form does not.
     """
     words = _REMARK.sub("", words)
+    if not words.isascii() and re.search("[或不非至到约]", words):
+        return True
     if re.match(r"\W*(?:squared|cubed)\b", words):
         return True
     if re.search(r"\bof\b.*\d|(?<![\^\w-])\d", words):

@@ -130,7 +130,7 @@ def counted(text: str) -> tuple[Fraction, str] | None:
         return None
     for size in range(len(parts) - 1, 0, -1):
         value = number_word(" ".join(parts[:size]))
-        if value is not None:
+        if value is not None and parts[size] not in _PARTS:
             return value, " ".join(parts[size:])
     return None
 
