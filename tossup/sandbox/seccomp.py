@@ -7,8 +7,9 @@ Everything is refused that the table does not name. Four answers are possible:
     killed       the process dies by SIGSYS: nothing that solves a problem makes these calls, so a try is reported as one
 
 What the file system, the memory limit and the process limit rest on is here too, because the kernel's other fences have
-holes: Landlock does not cover chmod, chown, utime, xattr or UDP; RLIMIT_DATA does not cover shared, memfd or stack
-mappings; RLIMIT_NPROC does not bind uid 0. One program is one process: fork and exec are refused, threads are allowed.
+holes: Landlock does not cover chmod, chown, utime, xattr or UDP, and before ABI 3 truncation; RLIMIT_DATA does not cover
+shared, memfd or stack mappings; RLIMIT_NPROC does not bind uid 0. One program is one process: fork and exec are refused,
+threads are allowed.
 
 The filter is a binary search over call numbers, since the kernel runs it once per possible number when it is loaded: a
 linear one takes twice as long to load, in every run.
@@ -54,10 +55,10 @@ ALLOWED: dict[str, Numbers] = {
         pselect6:270:72 epoll_create:213:- epoll_create1:291:20 epoll_ctl:233:21 epoll_wait:232:- epoll_pwait:281:22
         eventfd:284:- eventfd2:290:19
     """),
-    "files: which ones, and whether to write, is for the mounts and Landlock": _numbers("""
-        open:2:- openat:257:56 fstat:5:80 stat:4:- lstat:6:- newfstatat:262:79 statx:332:291 access:21:-
+    "files: which ones, and whether to write, is for the mounts and Landlock (open and openat are checked below)": _numbers("""
+        fstat:5:80 stat:4:- lstat:6:- newfstatat:262:79 statx:332:291 access:21:-
         faccessat:269:48 faccessat2:439:439 readlink:89:- readlinkat:267:78 getdents:78:- getdents64:217:61
-        ftruncate:77:46 truncate:76:45 mkdir:83:- mkdirat:258:34 rmdir:84:- unlink:87:- unlinkat:263:35 rename:82:-
+        ftruncate:77:46 mkdir:83:- mkdirat:258:34 rmdir:84:- unlink:87:- unlinkat:263:35 rename:82:-
         renameat:264:38 renameat2:316:276 symlink:88:- symlinkat:266:36 chdir:80:49 fchdir:81:50 getcwd:79:17
         umask:95:166 fadvise64:221:223
     """),
@@ -103,7 +104,7 @@ KILLED: Numbers = _numbers("""
 
 CHECKED: Numbers = _numbers("""
     mmap:9:222 clone:56:220 fcntl:72:25 ioctl:16:29 prctl:157:167 prlimit64:302:261 kill:62:129 tgkill:234:131
-    socketpair:53:199
+    socketpair:53:199 open:2:- openat:257:56
 """)
 """Allowed for some arguments: see `_checks`."""
 
@@ -134,6 +135,15 @@ def _signal_to_itself(signal_argument: int) -> Code:
     return [
         _argument(0), (_EQUAL, 0, 3, OWN_PID),
         _argument(signal_argument), (_EQUAL, 1, 0, 9), (_EQUAL, 0, 1, 19),
+        (_RETURN, 0, 0, fail(errno.EPERM)), (_RETURN, 0, 0, ALLOW),
+    ]  # fmt: skip
+
+
+def _no_truncation_without_writing(flags_argument: int) -> Code:
+    """Refuse O_TRUNC without a mode for writing: like truncate it empties a file, and Landlock before ABI 3 lets it."""
+    mode_and_truncate, read_only, neither = 0x203, 0x200, 0x203
+    return [
+        _argument(flags_argument), (_AND, 0, 0, mode_and_truncate), (_EQUAL, 1, 0, read_only), (_EQUAL, 0, 1, neither),
         (_RETURN, 0, 0, fail(errno.EPERM)), (_RETURN, 0, 0, ALLOW),
     ]  # fmt: skip
 
@@ -175,6 +185,8 @@ def _checks() -> dict[str, Code]:
             _argument(0), (_EQUAL, 0, 3, 1), _argument(1), (_AND, 0, 0, 0xF), (_EQUAL, 1, 0, 1),
             (_RETURN, 0, 0, refuse), (_RETURN, 0, 0, ALLOW),
         ],
+        "open": _no_truncation_without_writing(1),
+        "openat": _no_truncation_without_writing(2),
     }  # fmt: skip
 
 

@@ -65,7 +65,10 @@ def _verify(reference: str, response: str) -> Verdict:
     program = program_in(response, reading)
     if program is None:
         return wrong("no program in the response")
-    return replace(_judge(reading, json.loads(reference), program), answer=program)
+    verdict = _judge(reading, json.loads(reference), program)
+    return replace(
+        verdict, answer=program.encode(errors="replace").decode()
+    )  # half characters cannot be written to a file
 
 
 def _judge(reading: Reading, fields: Mapping[str, Any], program: str) -> Verdict:

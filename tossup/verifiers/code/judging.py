@@ -68,7 +68,8 @@ class Judge:
                 verdict = self._calls(task, program, bounds)
             case ChecksTask():
                 verdict = self._checks(task, program, bounds)
-        return replace(verdict, reason=f"not isolated: {verdict.reason}") if self._backend == "none" else verdict
+        isolated = "not isolated: " if self._backend == "none" else ""
+        return replace(verdict, reason=isolated + _one_line(verdict.reason))
 
     def close(self) -> None:
         """End all worker processes. The next judgement starts new ones."""
@@ -168,6 +169,7 @@ class Judge:
             "code": task.code,
             "alias": task.alias,
             "mode": "pytest" if task.pytest else "script",
+            "values_only": task.values_only,
         }
         limits = _limits(bounds, output_bytes=1 << 16)
         spare = Bounds(bounds.cpu_seconds + TESTS_CPU_SECONDS, limits.wall, 2 * bounds.memory_mb, bounds.output_mb)
@@ -183,6 +185,11 @@ class Judge:
             if result.outcome is Outcome.INFRA:
                 return undecided(f"sandbox: {result.reason}")
         return _verdict_of_tests(talk.verdict, nonce, talk.candidate, talk.tests)
+
+
+def _one_line(text: str) -> str:
+    """A reason without what a program may have put there to break a line, a terminal or a file: control and half characters."""
+    return text if text.isprintable() else "".join(c if c.isprintable() else " " for c in text)
 
 
 def _limits(bounds: Bounds, output_bytes: int) -> Limits:
@@ -246,33 +253,36 @@ def _is_right(call: Call, got: Any) -> bool:
 def _failure(answer: Sequence[Json]) -> str:
     """An answer other than a result, in words."""
     match answer:
-        case ["raise", [kind, *_], message]:
-            return f"{str(kind)[:80]}: {str(message)[:200]}".rstrip(": ")
-        case ["lost", message]:
-            return f"a result that cannot be passed on: {str(message)[:200]}"
+        case ["raise", [str(kind), *_], str(message)]:
+            return f"{kind[:80]}: {message[:200]}".rstrip(": ")
+        case ["lost", str(message)]:
+            return f"a result that cannot be passed on: {message[:200]}"
     return "no valid answer"
 
 
 def _verdict_of_tests(verdict: bytes, nonce: str, candidate: Result, tests: Result) -> Verdict:
-    """Read the verdict pipe. Only a line with the nonce counts."""
-    said = _said(verdict, nonce)
+    """Read the verdict pipe: the last line with the nonce counts. Without one, the tests have not even begun."""
+    ruling, reason = _said(verdict, nonce)
     died = f"{candidate.reason}; " if candidate.outcome in KILLED else ""
-    if said is not None:
-        ruling, reason = said
-        if ruling == "pass":
+    match ruling:
+        case "pass":
             return correct(reason)
-        return wrong(died + reason) if ruling == "fail" or died else undecided(reason)
+        case "fail":
+            return wrong(died + reason)
+        case "started" if not died:
+            return wrong(f"the tests ended without a verdict on what the program returned: {tests.reason}")
     if died:
         return wrong(candidate.reason)
-    if tests.outcome in KILLED:
-        return wrong(f"the tests ended without a verdict on what the program returned: {tests.reason}")
-    return undecided(f"the tests ended without a verdict: {tests.reason}")
+    return undecided(reason or f"the tests did not start: {tests.reason}")
 
 
-def _said(verdict: bytes, nonce: str) -> tuple[str, str] | None:
-    try:
-        line = json.loads(verdict)
-        said = (str(line["ruling"]), str(line["reason"])) if secrets.compare_digest(line["nonce"], nonce) else None
-    except (ValueError, KeyError, TypeError):
-        return None
+def _said(verdict: bytes, nonce: str) -> tuple[str, str]:
+    said = ("", "")
+    for text in verdict.splitlines():
+        try:
+            line = json.loads(text)
+            if secrets.compare_digest(line["nonce"], nonce):
+                said = (str(line["ruling"]), str(line["reason"]))
+        except (ValueError, KeyError, TypeError):  # a line that the process did not live to finish
+            continue
     return said

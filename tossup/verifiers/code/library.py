@@ -28,6 +28,8 @@ TYPES: dict[str, type] = {
 """The types that cross by name."""
 NUMPY_KINDS = "biufcSU"
 """Kinds of dtype whose values are plain data."""
+LONG_NUMBERS = "gG"
+"""Long doubles, real and complex: of these kinds, but no Python number, so that they could not go back."""
 
 
 def _decimal(text: str) -> decimal.Decimal:
@@ -129,7 +131,7 @@ def install() -> None:
     )
     register("keys", LibraryType(type({}.keys()), list, lambda p: _view(p).keys()))
     register("values", LibraryType(type({}.values()), list, lambda p: dict(enumerate(p)).values()))
-    register("items", LibraryType(type({}.items()), lambda v: list(v), lambda p: _ordered(p).items()))
+    register("items", LibraryType(type({}.items()), lambda v: list(v), lambda p: dict(_ordered(p)).items()))
     LIBRARY["datetime"] = LibraryType(datetime.datetime, _unused, _datetime)
     READERS.update(n=_read_number, y=_read_array)
     SPECIAL[:] = [*SPECIAL[:1], _builtin_type, _naive_datetime, _numpy_form]
@@ -152,7 +154,7 @@ def _numpy_form(to: Encoder, value: Any, kind: type, depth: int) -> Json | None:
     np = sys.modules.get("numpy")
     if np is None or kind.__module__ != "numpy":
         return None
-    if kind is np.ndarray and value.dtype.kind in NUMPY_KINDS:
+    if kind is np.ndarray and value.dtype.kind in NUMPY_KINDS and value.dtype.char not in LONG_NUMBERS:
         content = np.ascontiguousarray(value).tobytes().hex()
         return {"y": to.put([value.dtype.str, list(value.shape), content], depth)}
     if issubclass(kind, np.generic) and value.dtype.kind in NUMPY_KINDS:
@@ -178,6 +180,6 @@ def _read_number(of: Decoder, body: Json, depth: int) -> Any:
 
 def _dtype(of: Decoder, name: Json) -> Any:
     dtype = of.numpy.dtype(str(name))
-    if dtype.kind not in NUMPY_KINDS:
+    if dtype.kind not in NUMPY_KINDS or dtype.char in LONG_NUMBERS:
         raise CodecError("NumPy data of a kind that may not cross")
     return dtype

@@ -51,8 +51,10 @@ class Approx:
                 and all(self._same(v, got[k]) for k, v in expected.items())
             )
         if isinstance(expected, Sequence) and not isinstance(expected, str | bytes):
-            return len(got) == len(expected) and all(map(self._same, expected, got))
-        if isinstance(expected, bool) or not isinstance(expected, int | float | complex):
+            items = list(got)  # one look: an object of model code may answer differently in the next
+            return len(items) == len(expected) and all(map(self._same, expected, items))
+        number = isinstance(expected, int | float | complex) and not isinstance(expected, bool)
+        if not number or abs(expected) == float("inf"):  # a tolerance relative to infinity takes every number
             return bool(got == expected)
         return bool(got == expected) or abs(got - expected) <= max(self._absolute, self._relative * abs(expected))
 

@@ -13,7 +13,7 @@ import sys
 import types
 from typing import Any, TypeVar
 
-from tossup.verifiers.code.codec import CodecError, Json, type_name
+from tossup.verifiers.code.codec import CodecError, Json, Opaque, type_name
 from tossup.verifiers.code.decode import Decoder
 from tossup.verifiers.code.encode import Encoder
 from tossup.verifiers.code.wire import Channel, UnsupportedError
@@ -164,8 +164,9 @@ class Missing:
 class Link:
     """The conversation with the candidate's process."""
 
-    def __init__(self, channel: Channel) -> None:
+    def __init__(self, channel: Channel, *, values_only: bool = False) -> None:
         self.calls = 0
+        self._values_only = values_only
         self.last: Any = None
         self.classes: dict[type, str] = {}
         self._channel = channel
@@ -190,7 +191,12 @@ class Link:
     def ask(self, operation: str, *values: Any) -> Any:
         """Have an operation done on objects of the candidate; its result, or its exception."""
         encoder = Encoder(shared=True, classes=self.classes, refer=self._refer)
-        self._send([operation, encoder.document(values)])
+        document = encoder.document(values)
+        if self._values_only:  # changes go to copies, so that a result which is an argument is read as it is now
+            copies = self._decoder()
+            copies.document(document)
+            encoder.table = copies.table
+        self._send([operation, document])
         while (answer := self._receive())[0] == "call back":
             self._run_function(answer)
         if answer[0] == "stop" and operation == "next":
@@ -257,6 +263,8 @@ class Link:
         if isinstance(value, PASSABLE):
             self._functions.append(value)
             return {"k": [len(self._functions) - 1, type_name(type(value))]}
+        if type(value) is Opaque:
+            raise OpaqueError(f"a result of type {value.kind} cannot be passed on")
         raise UnsupportedError(
             f"the tests pass an object of type {type_name(type(value))}, which cannot leave their process"
         )

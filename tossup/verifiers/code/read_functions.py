@@ -30,7 +30,7 @@ def humaneval(problem: Fields) -> Parts:
         except NotPlainError:
             continue
     helpers = _texts(_runnable(prompt), names_of(test).helpers)
-    return ChecksTask(f"{test}\ncheck({entry})\n", (entry,), helpers=helpers), prompt, entry
+    return ChecksTask(f"{test}\ncheck({entry})\n", (entry,), helpers=helpers, values_only=True), prompt, entry
 
 
 def mbpp(problem: Fields) -> Parts:
@@ -57,7 +57,7 @@ def mbppplus(problem: Fields) -> Parts:
             return CallsTask(entry, template_calls(test, entry)), "", entry
         except NotPlainError:
             pass
-    return ChecksTask(test, names.under_test, helpers=_texts(names.helpers)), "", entry
+    return ChecksTask(test, names.under_test, helpers=_texts(names.helpers), values_only=True), "", entry
 
 
 def leetcode(problem: Fields) -> Parts:

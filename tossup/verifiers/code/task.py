@@ -97,7 +97,8 @@ class ChecksTask:
 
     `prelude` runs in both processes, before the program and before the tests; instances of the classes that it defines
     cross by value. `helpers` run in the tests process only. `names` are bound to proxies, and `alias` is the module name
-    under which test code imports the program ("" for none).
+    under which test code imports the program ("" for none). `values_only`: the tests look at results only, so that what the
+    program does to its arguments stays with it; else a reference function that gets them next could be made to agree.
     """
 
     code: str
@@ -106,6 +107,7 @@ class ChecksTask:
     helpers: tuple[str, ...] = ()
     alias: str = ""
     pytest: bool = False
+    values_only: bool = False
 
 
 Task = StdinTask | CallsTask | ChecksTask
