@@ -85,3 +85,11 @@ def test_a_k_that_cannot_be_is_an_error(tmp_path: Path, k: str) -> None:
 def test_a_missing_model_is_named(tmp_path: Path) -> None:
     with pytest.raises(TossupError, match="nowhere"):
         evaluate(config(tmp_path / "e", model=str(tmp_path / "nowhere")), Silent())
+
+
+def test_a_smaller_limit_reports_those_problems_only(tmp_path: Path) -> None:
+    evaluate(config(tmp_path / "e"), Silent())
+    again = Silent()
+    result = evaluate(config(tmp_path / "e", limit=5), again)
+    assert again.problems == 0
+    assert result["problems"] == sum(part["problems"] for part in result["datasets"].values()) == 5

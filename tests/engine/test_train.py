@@ -279,3 +279,51 @@ def test_a_torn_checkpoint_and_a_torn_metrics_line_do_no_harm(whole: Path, tmp_p
     newest.unlink()  # as if the kill had come before the last checkpoint
     train(config(out), Silent())
     assert_same_run(out, whole)
+
+
+def test_a_finished_run_that_is_shown_again_keeps_its_surplus(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    settings = config(run, curriculum__refill=True, rollout__problems_per_step=4, eval_pool="")
+    summary = train(settings, Silent())
+    before = rows(run)
+    assert "surplus" in before["fate"]
+    assert train(settings, Silent()) == summary
+    assert rows(run).equals(before)
+    train(settings.model_copy(update={"steps": 7}), Silent())
+    assert rows(run)["response_tokens"].sum() == json.loads((run / "summary.json").read_text())["tokens_generated"]
+
+
+@pytest.mark.parametrize("damage", ["gone", "torn"])
+def test_a_ledger_that_is_not_whole_stops_the_run(tmp_path: Path, damage: str) -> None:
+    run = tmp_path / "run"
+    train(config(run, steps=3), Silent())
+    part = run / "ledger" / "step-00000001.parquet"
+    whole_part = part.read_bytes()
+    if damage == "gone":
+        part.unlink()
+    else:
+        part.write_bytes(whole_part[:200])
+    with pytest.raises(TossupError, match=r"ledger .*put it back"):
+        train(config(run, steps=4), Silent())
+    part.write_bytes(whole_part)
+    assert train(config(run, steps=4), Silent())["steps"] == 4
+
+
+def test_a_damaged_line_of_metrics_is_named(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    train(config(run, steps=3), Silent())
+    lines = (run / "metrics.jsonl").read_text().splitlines()
+    (run / "metrics.jsonl").write_text("\n".join([lines[0], "\0\0\0", lines[2], ""]))
+    with pytest.raises(TossupError, match=r"metrics\.jsonl line 2 is damaged"):
+        train(config(run, steps=4), Silent())
+
+
+def test_a_verifier_that_breaks_is_quoted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parent))
+    Pool.of([Problem("p", "a1+a1=", "a2", "test_train:broken", "d")]).write(tmp_path / "pool.jsonl")
+    pool = str(tmp_path / "pool.jsonl")
+    summary = train(config(tmp_path / "run", steps=1, pool=pool, eval_pool=""), Silent())
+    (reason,) = summary["undecided_reasons"]
+    assert "no disk, no network, no luck" in reason
+    with pytest.raises(TossupError, match=r"no held-out answer could be judged.*no disk"):
+        train(config(tmp_path / "measured", pool=pool, eval_pool=pool), Silent())

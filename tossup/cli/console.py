@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from typing import Any
 
 import rich_click as click
@@ -21,6 +22,17 @@ json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON f
 def print_json(value: Any) -> None:
     """Print one line of JSON on stdout. NaN and infinities are refused: no parser but Python's reads them."""
     click.echo(json.dumps(value, ensure_ascii=False, allow_nan=False))
+
+
+def say(text: str, to: Console = console) -> None:
+    """Print a line as it is: names of folders and data sets, and verifiers' reasons, may hold brackets."""
+    to.print(text, soft_wrap=True, markup=False)
+
+
+def print_undecided(reasons: Mapping[str, int]) -> None:
+    """Say why answers could not be judged."""
+    for reason, answers in reasons.items():
+        say(f"undecided {answers:,} times: {reason}", out)
 
 
 def progress_bar(rate: str = "") -> Progress:

@@ -6,12 +6,13 @@ from collections.abc import Mapping
 from typing import Any
 
 import rich_click as click
+from rich.markup import escape
 from rich.table import Table
 
-from tossup.cli.console import console, json_option, out, print_json, progress_bar
+from tossup.cli.console import console, json_option, out, print_json, print_undecided, progress_bar, say
 from tossup.cli.measuring import Look
-from tossup.cli.options import config_options, overrides_of
-from tossup.engine.config import CurateConfig, load
+from tossup.cli.options import config_options, configured, overrides_of
+from tossup.engine.config import CurateConfig
 
 
 @click.command()
@@ -30,7 +31,7 @@ def command(pool: str, as_json: bool, **overrides: Any) -> None:
     """
     from tossup.engine.curate import curate
 
-    config = load(CurateConfig, None, {"pool": pool} | overrides_of(overrides))
+    config = configured(CurateConfig, None, {"pool": pool} | overrides_of(overrides))
     with progress_bar(rate="speed") as progress:
         try:
             result = curate(config, Look(progress))
@@ -43,10 +44,9 @@ def command(pool: str, as_json: bool, **overrides: Any) -> None:
         print_json(result)
         return
     out.print(_table(result))
-    for reason, answers in result["undecided_reasons"].items():
-        out.print(f"undecided {answers:,} times: {reason}", soft_wrap=True)
+    print_undecided(result["undecided_reasons"])
     out.print(result["verdict"], soft_wrap=True)
-    out.print(f"wrote {result['kept']:,} problems to {result['pool']}; ledger in {result['run']}", soft_wrap=True)
+    say(f"wrote {result['kept']:,} problems to {result['pool']}; ledger in {result['run']}", out)
 
 
 command.params += [option for option in config_options(CurateConfig) if option.name != "pool"]
@@ -64,7 +64,7 @@ def _table(result: Mapping[str, Any]) -> Table:
         rows.append(("all", result))
     for name, counts in rows:
         table.add_row(
-            name,
+            escape(name),
             f"{counts['problems']:,}",
             f"{counts['mean_rate']:.3f}",
             f"{counts['always_solved']:,}",

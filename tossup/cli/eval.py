@@ -6,12 +6,13 @@ from collections.abc import Mapping
 from typing import Any
 
 import rich_click as click
+from rich.markup import escape
 from rich.table import Table
 
-from tossup.cli.console import console, json_option, out, print_json, progress_bar
+from tossup.cli.console import console, json_option, out, print_json, progress_bar, say
 from tossup.cli.measuring import Look
-from tossup.cli.options import config_options, overrides_of
-from tossup.engine.config import EvaluateConfig, load
+from tossup.cli.options import config_options, configured, overrides_of
+from tossup.engine.config import EvaluateConfig
 
 
 @click.command()
@@ -30,7 +31,7 @@ def command(model: str, as_json: bool, **overrides: Any) -> None:
     """
     from tossup.engine.evaluate import evaluate
 
-    config = load(EvaluateConfig, None, {"model": model} | overrides_of(overrides))
+    config = configured(EvaluateConfig, None, {"model": model} | overrides_of(overrides))
     with progress_bar(rate="speed") as progress:
         try:
             result = evaluate(config, Look(progress))
@@ -43,7 +44,7 @@ def command(model: str, as_json: bool, **overrides: Any) -> None:
         print_json(result)
         return
     out.print(_table(result))
-    out.print(f"ledger in {result['run']}", soft_wrap=True)
+    say(f"ledger in {result['run']}", out)
 
 
 command.params += [option for option in config_options(EvaluateConfig) if option.name != "model"]
@@ -63,7 +64,7 @@ def _table(result: Mapping[str, Any]) -> Table:
         rows.append(("all", result))
     for name, scores in rows:
         cells = [_cell(scores[measure]) for measure in measures]
-        table.add_row(name, f"{scores['problems']:,}", *cells, f"{scores['undecided_answers']:,}")
+        table.add_row(escape(name), f"{scores['problems']:,}", *cells, f"{scores['undecided_answers']:,}")
     return table
 
 

@@ -6,7 +6,7 @@ import time
 
 from rich.progress import Progress, TaskID
 
-from tossup.cli.console import console
+from tossup.cli.console import say
 
 
 class Look:
@@ -20,7 +20,7 @@ class Look:
 
     def note(self, text: str) -> None:
         """Print a remark."""
-        console.print(text, soft_wrap=True)
+        say(text)
 
     def started(self, problems: int, done: int) -> None:
         """Set the bar up; problems of an earlier call count as done."""

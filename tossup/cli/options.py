@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import typing
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import rich_click as click
 
-from tossup.engine.config import Section, fields
+from tossup.engine.config import Config, Section, fields, load
+from tossup.records import TossupError
 
 
 def config_options(kind: type[Section]) -> list[click.Option]:
@@ -23,6 +25,8 @@ def config_options(kind: type[Section]) -> list[click.Option]:
         settings: dict[str, Any] = {"default": None, "help": _help(info)}
         if annotation is bool:
             names = [names[0], f"--{flag}/--no-{flag}"]
+        elif typing.get_origin(annotation) is tuple:
+            settings |= {"multiple": True, "metavar": "FIELD=COLUMN"}
         elif typing.get_origin(annotation) is typing.Literal:
             settings["type"] = click.Choice(typing.get_args(annotation))
         else:
@@ -33,11 +37,19 @@ def config_options(kind: type[Section]) -> list[click.Option]:
 
 def _help(info: Any) -> str:
     """The field's description and its default, if it has one that says something."""
-    if info.is_required() or info.default == "":
+    if info.is_required() or info.default in ("", ()):
         return str(info.description)
     return f"{info.description} [default: {info.default}]"
 
 
 def overrides_of(options: Mapping[str, Any]) -> dict[str, Any]:
     """The options that were given, as dotted names of settings."""
-    return {name.replace("__", "."): value for name, value in options.items() if value is not None}
+    return {name.replace("__", "."): value for name, value in options.items() if value is not None and value != ()}
+
+
+def configured(kind: type[Config], recipe: Path | None, given: Mapping[str, Any]) -> Config:
+    """The configuration of a command: its recipe with the options laid over it. What does not fit is wrong usage."""
+    try:
+        return load(kind, recipe, given)
+    except TossupError as e:
+        raise click.UsageError(str(e)) from e

@@ -11,8 +11,8 @@ import rich_click as click
 from rich.progress import Progress, TaskID
 from rich.table import Table
 
-from tossup.cli.console import console, json_option, out, print_json, progress_bar
-from tossup.cli.options import config_options, overrides_of
+from tossup.cli.console import console, json_option, out, print_json, print_undecided, progress_bar, say
+from tossup.cli.options import config_options, configured, overrides_of
 from tossup.engine import config as configuration
 from tossup.records import TossupError
 
@@ -30,7 +30,7 @@ class Look:
 
     def note(self, text: str) -> None:
         """Print a remark."""
-        console.print(text, soft_wrap=True)
+        say(text)
 
     def generated(self, answers: int) -> None:
         """Count answers, for the speed beside the bar."""
@@ -80,7 +80,7 @@ def command(recipe: Path | None, as_json: bool, **overrides: Any) -> None:
     given = overrides_of(overrides)
     if recipe is None and "model" not in given:
         recipe = arithmetic.recipe_path()
-    config = configuration.load(configuration.TrainConfig, recipe, given)
+    config = configured(configuration.TrainConfig, recipe, given)
     with progress_bar(rate="speed") as progress:
         look = Look(progress, config.steps)
         try:
@@ -96,7 +96,8 @@ def command(recipe: Path | None, as_json: bool, **overrides: Any) -> None:
         print_json(summary)
     else:
         out.print(_table(summary))
-        out.print(f"run folder: {summary['run']}   (tossup audit {summary['run']})", soft_wrap=True)
+        print_undecided(summary["undecided_reasons"])
+        say(f"run folder: {summary['run']}   (tossup audit {summary['run']})", out)
 
 
 command.params += config_options(configuration.TrainConfig)

@@ -81,9 +81,13 @@ class UpdateConfig(Section):
     max_grad_norm: float = Field(1.0, gt=0, description="gradient clipping norm")
 
 
+MAP = "the column of a field, FIELD=COLUMN, such as reference=answer; repeat for several; FIELD= ignores one"
+
+
 class EvalConfig(Section):
     """Held-out accuracy."""
 
+    map: tuple[str, ...] = Field((), description=f"for the held-out pool: {MAP}")
     every: int = Field(0, ge=0, description="evaluate every so many steps; 0: only before and after")
     problems: int = Field(512, ge=1, description="held-out problems, the first of the pool")
     samples: int = Field(4, ge=1, description="answers a problem, at the training temperature")
@@ -120,6 +124,7 @@ class TrainConfig(Section):
     preset: Literal["", "dr_grpo", "dapo", "gspo", "cispo"] = Field("", description="a published variant of GRPO")
     model: str = Field("builtin:arithmetic", description="Hugging Face name, folder, or builtin:arithmetic")
     pool: str = Field("builtin:arithmetic/train", description="training problems: a file, hf:NAME[:CONFIG][:SPLIT]")
+    map: tuple[str, ...] = Field((), description=MAP)
     eval_pool: str = Field("", description="held-out problems; empty: no evaluation")
     verifier: str = Field(
         "", description="overrides the pool's verifier: math, exact, code, or package.module:function"
@@ -146,6 +151,7 @@ class MeasureConfig(Section):
     """Sampling answers to every problem of a pool."""
 
     pool: str = Field("builtin:arithmetic/train", description="the problems: a file, hf:NAME[:CONFIG][:SPLIT]")
+    map: tuple[str, ...] = Field((), description=MAP)
     model: str = Field("builtin:arithmetic", description="Hugging Face name, folder, or builtin:arithmetic")
     samples: int = Field(8, ge=1, description="answers a problem")
     limit: int = Field(0, ge=0, description="measure only the first so many problems; 0: all")
@@ -179,10 +185,13 @@ FREE_TO_CHANGE = frozenset(
 """Settings that a resumed run may change: they do not touch what the next step computes."""
 
 
-def digest(config: Section) -> str:
-    """Six hex digits of everything that shapes a run: all settings but those that a resumed run may change."""
+def digest(config: Section, inputs: Mapping[str, str] | None = None) -> str:
+    """Six hex digits of everything that shapes a run: all settings but those that a resumed run may change.
+
+    `inputs` are fingerprints of what the settings name (see `inputs`), where these are to count too.
+    """
     shaping = sorted((k, v) for k, v in _flatten(config.model_dump()) if k not in FREE_TO_CHANGE)
-    return hashlib.sha256(repr(shaping).encode()).hexdigest()[:6]
+    return hashlib.sha256(repr((shaping, sorted((inputs or {}).items()))).encode()).hexdigest()[:6]
 
 
 def to_toml(config: Section) -> str:

@@ -14,7 +14,8 @@ from tossup.curriculum.ledger import Ledger
 from tossup.curriculum.pool import Pool
 from tossup.engine.config import CurateConfig
 from tossup.engine.folder import RunFolder
-from tossup.engine.measure import Watcher, limited_pool, measure
+from tossup.engine.measure import Watcher, measure, open_inputs
+from tossup.engine.metrics import undecided_reasons
 from tossup.engine.pools import learned
 from tossup.records import TossupError
 
@@ -53,9 +54,9 @@ def curate(config: CurateConfig, watcher: Watcher) -> dict[str, Any]:
     if out.suffix not in (".parquet", ".jsonl"):
         raise TossupError(f"--out is a pool, .parquet or .jsonl; got {config.out!r}")
     folder = RunFolder(out.with_name(f"{out.stem}.curate"))
-    pool = limited_pool(config)
+    pool, inputs = open_inputs(config)
     with folder.held():
-        folder.start_or_resume(config)
+        folder.start_or_resume(config, inputs)
         ledger = Ledger(folder.ledger, folder.root.name, keep_text=config.save_text)
         seconds = measure(config, pool, ledger, watcher)
         measured = learned(pool, ledger.scan(), config.model)
@@ -78,15 +79,6 @@ def _in_band(pool: Pool, band: Band) -> list[bool]:
 def report(measured: Pool, kept: Pool, ledger: Ledger, samples: int) -> dict[str, Any]:
     """What was found: counts over all problems and by dataset, undecided answers by reason, and in words what follows."""
     totals = _counts(measured.frame)
-    reasons = (
-        ledger.scan()
-        .filter(pl.col("ruling") == "undecided")
-        .group_by("reason")
-        .agg(answers=pl.len())
-        .sort("answers", descending=True)
-        .head(10)
-        .collect()
-    )
     by_fate = ledger.tokens_by_fate()
     return {
         **totals,
@@ -94,7 +86,7 @@ def report(measured: Pool, kept: Pool, ledger: Ledger, samples: int) -> dict[str
         "samples": samples,
         "tokens_generated": sum(by_fate.values()),
         "datasets": {name: _counts(part) for (name,), part in measured.frame.group_by("dataset", maintain_order=True)},
-        "undecided_reasons": dict(reasons.iter_rows()),
+        "undecided_reasons": undecided_reasons(ledger.scan()),
         "verdict": _in_words(totals),
     }
 

@@ -13,7 +13,7 @@ from tossup.curriculum.estimate import subset_shares
 from tossup.curriculum.ledger import Ledger
 from tossup.engine.config import EvaluateConfig, TrainConfig, digest
 from tossup.engine.folder import RunFolder
-from tossup.engine.measure import Watcher, limited_pool, measure
+from tossup.engine.measure import Watcher, measure, open_inputs
 from tossup.engine.policy import Policy
 from tossup.engine.rollouts import sample_groups, stream
 from tossup.records import Problem, TossupError, tokens
@@ -48,8 +48,8 @@ def accuracy(policy: Policy, problems: Sequence[Problem], config: TrainConfig) -
     )
     rates = np.array([np.mean(group.rewards) for group in groups if group.rewards])
     if not len(rates):
-        reason = groups[0].rollouts[0].verdict.reason if groups and groups[0].rollouts[0].verdict else "no problems"
-        raise TossupError(f"no held-out answer could be judged; the first one: {reason}")
+        reasons = [r.verdict.reason for group in groups for r in group.rollouts if r.verdict is not None]
+        raise TossupError(f"no held-out answer could be judged; the first one: {reasons[0] if reasons else 'none'}")
     return Accuracy(
         mean=float(rates.mean()),
         stderr=float(rates.std(ddof=1) / len(rates) ** 0.5) if len(rates) > 1 else 0.0,
@@ -65,25 +65,25 @@ RESAMPLES = 2000
 def evaluate(config: EvaluateConfig, watcher: Watcher) -> dict[str, Any]:
     """Sample answers to every problem and report mean@n and pass@k, overall and by dataset; resumable.
 
-    `config.model` may be a run folder: its trained model is taken. pass@k is the unbiased estimate of Chen et al.
-    (arXiv:2107.03374, equation 1) from the decided answers of each problem; problems with fewer than k of them are left
-    out of it and counted. Intervals are 90 % percentile bootstraps over problems.
+    `config.model` may be a run folder: its trained model is taken. Without `config.out` the folder's name follows from the
+    settings and from the content of pool and model, so that a model that was trained further is measured anew. pass@k is the
+    unbiased estimate of Chen et al. (arXiv:2107.03374, equation 1) from the decided answers of each problem; problems with
+    fewer than k of them are left out of it and counted. Intervals are 90 % percentile bootstraps over problems.
 
     Raises:
         TossupError: the model or pool cannot be used, or a k is more than the number of samples.
     """
     ks = _ks(config)
-    if (Path(config.model) / "model" / "config.json").is_file():
-        config = config.model_copy(update={"model": str(Path(config.model) / "model")})
+    pool, inputs = open_inputs(config)
     name = config.model.removeprefix("builtin:").rstrip("/").removesuffix("/model").rsplit("/", 1)[-1]
-    folder = RunFolder(Path(config.out) if config.out else Path("runs") / f"eval-{name}-{digest(config)}")
-    pool = limited_pool(config)
+    folder = RunFolder(Path(config.out) if config.out else Path("runs") / f"eval-{name}-{digest(config, inputs)}")
     with folder.held():
-        folder.start_or_resume(config)
+        folder.start_or_resume(config, inputs)
         ledger = Ledger(folder.ledger, folder.root.name, keep_text=config.save_text)
         seconds = measure(config, pool, ledger, watcher)
         problems = (
             ledger.scan()
+            .filter(pl.col("problem").is_in(pool.ids))  # a call with a larger --limit may have measured more
             .group_by("problem", maintain_order=True)
             .agg(
                 dataset=pl.col("dataset").first(),

@@ -1,6 +1,7 @@
 """The run folder: who may write to it, what it was started with, where its files lie.
 
 config.toml      the resolved configuration
+inputs.json      fingerprints of the pools and the model that it names, see `inputs`
 ledger/          one Parquet part a step
 metrics.jsonl    one line a step
 checkpoints/     the newest few
@@ -19,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from tossup.curriculum import atomic
+from tossup.curriculum.ledger import is_ledger
 from tossup.engine.config import Section, TrainConfig, conflicts, digest, load, to_toml
 from tossup.records import TossupError
 
@@ -29,6 +31,7 @@ class RunFolder:
     def __init__(self, root: Path) -> None:
         self.root = root
         self.config = root / "config.toml"
+        self.inputs = root / "inputs.json"
         self.ledger = root / "ledger"
         self.metrics = root / "metrics.jsonl"
         self.checkpoints = root / "checkpoints"
@@ -42,28 +45,56 @@ class RunFolder:
         """Hold the folder for this process; the lock goes with the process, however it ends.
 
         Raises:
-            TossupError: another process is writing this run.
+            TossupError: another process is writing this run, or the folder cannot be written.
         """
-        self.root.mkdir(parents=True, exist_ok=True)
-        with (self.root / ".lock").open("w") as lock:
+        try:
+            self.root.mkdir(parents=True, exist_ok=True)
+            opened = (self.root / ".lock").open("w")
+        except OSError as e:
+            raise TossupError(f"{self.root} cannot be a run's folder ({e.strerror}): choose another --out") from e
+        with opened as lock:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 raise TossupError(f"another process is writing {self.root}: wait for it, or choose --out") from None
             yield
 
-    def start_or_resume(self, config: Section) -> None:
-        """Write the configuration of a new run, or check that this is the run that the folder holds.
+    def start_or_resume(self, config: Section, inputs: Mapping[str, str]) -> None:
+        """Write what a new run is started with, or check that this is the run that the folder holds.
+
+        `inputs` are the fingerprints of the pools and the model. A run that failed before it had generated anything, as
+        for a mistyped name, holds nothing and gives way.
 
         Raises:
-            TossupError: the folder holds a run with other settings.
+            TossupError: the folder holds a run with other settings, or one of another pool or model.
         """
-        if self.config.exists():
-            changed = conflicts(config, load(type(config), self.config))
+        if self.config.exists() and self._has_begun():
+            try:
+                changed = conflicts(config, load(type(config), self.config))
+            except TossupError as e:
+                raise TossupError(
+                    f"{self.config} does not read as the settings of this command: mend it, or choose another --out\n{e}"
+                ) from e
             if changed:
                 lines = "\n  ".join(changed)
                 raise TossupError(f"{self.root} holds a run with other settings; choose another --out\n  {lines}")
+            self._check_inputs(inputs)
         write_atomically(self.config, to_toml(config))
+        write_atomically(self.inputs, json.dumps(dict(inputs), indent=1) + "\n")
+
+    def _has_begun(self) -> bool:
+        return is_ledger(self.ledger) or any(self.checkpoints.glob("step-*.pt"))
+
+    def _check_inputs(self, inputs: Mapping[str, str]) -> None:
+        if not self.inputs.exists():
+            return
+        before = json.loads(self.inputs.read_text(encoding="utf-8"))
+        changed = [name for name in inputs if before.get(name, inputs[name]) != inputs[name]]
+        if changed:
+            raise TossupError(
+                f"the content of {' and '.join(changed)} is no longer what {self.root} was started with; put it back to go "
+                "on with that run, or choose another --out"
+            )
 
 
 def default_root(config: TrainConfig) -> Path:
@@ -89,7 +120,15 @@ class Metrics:
         if not self.path.exists():
             return
         lines = self.path.read_text(encoding="utf-8").split("\n")[:-1]  # what follows the last "\n" is torn
-        write_atomically(self.path, "".join(line + "\n" for line in lines if json.loads(line)["step"] < step))
+        write_atomically(
+            self.path, "".join(line + "\n" for n, line in enumerate(lines, 1) if self._step(n, line) < step)
+        )
+
+    def _step(self, number: int, line: str) -> int:
+        try:
+            return int(json.loads(line)["step"])
+        except (ValueError, KeyError, TypeError) as e:
+            raise TossupError(f"{self.path} line {number} is damaged ({e}): delete that line to go on") from e
 
     def append(self, values: Mapping[str, Any]) -> None:
         """Add one line."""

@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 
 from tossup.engine.policy import Policy
-from tossup.records import Stop
+from tossup.records import Stop, TossupError
 
 Progress = Callable[[int], None]
 """Called with the number of answers that have just been finished."""
@@ -53,6 +53,9 @@ def generate(
     The result is a function of the policy and these arguments: `seed` starts a generator of its own for every batch. An
     answer ends with an end token, which is part of it, or at `max_new_tokens`, or where the model's context is full. A
     prompt that leaves no room in the context gets answers without a token.
+
+    Raises:
+        TossupError: the model's logits are NaN or infinite.
     """
     answers: list[list[Sample]] = [
         [Sample((), (), Stop.LENGTH, 0.0)] * group_size if len(prompt) >= policy.context else [] for prompt in prompts
@@ -121,6 +124,11 @@ def _decode(
     ended_B = torch.zeros(rows, dtype=torch.bool, device=policy.device)
     live = torch.arange(rows, device=policy.device)  # which answer each row of the running batch is
     for step in range(max(limits)):
+        if not logits_BV.amax().isfinite():
+            raise TossupError(
+                f"the model's logits at temperature {temperature:g} are not finite: its weights are damaged (training that "
+                "diverged; begin anew with a lower --lr and another --out), or the temperature is too extreme"
+            )
         logps_BV = logits_BV.log_softmax(dim=-1)
         token_B = torch.multinomial(logps_BV.exp(), 1, generator=rng)[:, 0]
         sampled_ids[step, live] = token_B

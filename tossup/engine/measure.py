@@ -13,6 +13,7 @@ from typing import Protocol
 from tossup.curriculum.gate import fates
 from tossup.curriculum.ledger import Ledger
 from tossup.curriculum.pool import Pool
+from tossup.engine import inputs
 from tossup.engine.config import MeasureConfig
 from tossup.engine.policy import load, set_threads
 from tossup.engine.pools import open_pool
@@ -36,10 +37,11 @@ class Watcher(Protocol):
         """A batch of problems is measured and saved; it took so many generated tokens."""
 
 
-def limited_pool(config: MeasureConfig) -> Pool:
-    """The problems to measure."""
-    pool = open_pool(config.pool, config.verifier)
-    return pool.take(range(min(config.limit, len(pool)))) if config.limit else pool
+def open_inputs(config: MeasureConfig) -> tuple[Pool, dict[str, str]]:
+    """The problems to measure, and the fingerprints of the whole pool and of the model."""
+    pool = open_pool(config.pool, config.map, config.verifier)
+    found = {f"pool {config.pool}": inputs.of_pool(pool, counts=False)} | inputs.of_model(config.model)
+    return pool.take(range(min(config.limit, len(pool)))) if config.limit else pool, found
 
 
 def measure(config: MeasureConfig, pool: Pool, ledger: Ledger, watcher: Watcher) -> float:

@@ -10,7 +10,7 @@ import polars as pl
 
 from tossup.curriculum.batch import Batch
 from tossup.curriculum.ledger import Ledger
-from tossup.records import Fate, Group, Stop, tokens
+from tossup.records import Fate, Group, Stop, TossupError, tokens
 
 INFORMATIVE = [Fate.TRAINED.value, Fate.MEASURED.value, Fate.SURPLUS.value, Fate.STALE.value]
 """Fates that only rollouts of informative groups have."""
@@ -60,6 +60,30 @@ def wasted_share(ledger: pl.LazyFrame) -> tuple[float, int]:
     return 1.0 - float(groups["informative"].mean() or 0.0), groups.height  # type: ignore[arg-type]
 
 
+def undecided_reasons(ledger: pl.LazyFrame) -> dict[str, int]:
+    """The ten commonest reasons why answers could not be judged, with how many answers each."""
+    undecided = ledger.filter(pl.col("ruling") == "undecided").group_by("reason").agg(answers=pl.len())
+    return dict(undecided.sort("answers", "reason", descending=[True, False]).head(10).collect().iter_rows())
+
+
+def check_tokens(ledger: Ledger, expected: int) -> None:
+    """See that the ledger holds every token that was generated.
+
+    Raises:
+        TossupError: a part of it is damaged or gone.
+    """
+    what_to_do = "put it back as it was, or begin anew with another --out"
+    try:
+        held = sum(ledger.tokens_by_fate().values())
+    except pl.exceptions.PolarsError as e:
+        raise TossupError(f"{ledger.folder} has a damaged part ({e}): {what_to_do}") from e
+    if held != expected:
+        raise TossupError(
+            f"{ledger.folder} holds {held:,} tokens where the checkpoint counts {expected:,}, so parts of it are missing or "
+            f"changed: {what_to_do}"
+        )
+
+
 def summary(ledger: Ledger, progress: Mapping[str, Any], reason: str) -> dict[str, Any]:
     """What a run came to. Shares are folds over the ledger; the control arm is the groups that were drawn uniformly.
 
@@ -89,6 +113,7 @@ def summary(ledger: Ledger, progress: Mapping[str, Any], reason: str) -> dict[st
         **{name: round(share, 6) for name, (share, _) in shares.items()},
         "groups": shares["wasted_share"][1],
         "groups_uniform": shares["wasted_share_uniform"][1],
+        "undecided_reasons": undecided_reasons(scan),
         "steps": progress["step"],
         "ended_by": reason,
         "seconds": round(progress["seconds"], 3),

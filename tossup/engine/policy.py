@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from jinja2 import TemplateError
 
 from tossup.engine import arithmetic
 from tossup.records import Problem, TossupError
@@ -58,23 +59,18 @@ def load(name: str, device: str = "auto", dtype: str = "auto") -> Policy:
     Raises:
         TossupError: there is no such model here, or no such device.
     """
+    from safetensors import SafetensorError
     from transformers import AutoModelForCausalLM, AutoTokenizer
     from transformers.utils import logging
 
     logging.disable_progress_bar()  # type: ignore[no-untyped-call]
     place = _device(device)
-    source = str(arithmetic.checkpoint_path()) if name == "builtin:arithmetic" else name
-    if name.startswith("builtin:") and source == name:
-        raise TossupError(f"there is no built-in model {name!r}: the one that ships is builtin:arithmetic")
-    if ("/" in source or "\\" in source) and source.startswith((".", "/", "~")):
-        source = str(Path(source).expanduser())
-        if not Path(source).is_dir():
-            raise TossupError(f"there is no model folder {source}")
+    source = model_source(name)
     try:
         tokenizer = AutoTokenizer.from_pretrained(source)
         model = AutoModelForCausalLM.from_pretrained(source, dtype=torch.float32)
-    except (OSError, ValueError) as e:
-        first_line = str(e).strip().splitlines()[0]
+    except (OSError, ValueError, RuntimeError, KeyError, ImportError, SafetensorError) as e:
+        first_line = f"{type(e).__name__}: {e}".strip().splitlines()[0]
         raise TossupError(
             f"model {name!r} cannot be loaded: {first_line}. Give a folder with config.json, weights and tokenizer, "
             "or a Hugging Face name that is cached here or can be downloaded"
@@ -93,6 +89,26 @@ def load(name: str, device: str = "auto", dtype: str = "auto") -> Policy:
     return Policy(model, tokenizer, place, compute, eos_ids, pad_id, _has_plain_head(model, place))
 
 
+def model_source(name: str) -> str:
+    """Where a model lies: the folder of a built-in one, the trained model of a run folder, any other folder, or a Hub name.
+
+    Raises:
+        TossupError: there is no such folder or built-in model, or the run has not written its model yet.
+    """
+    if name == "builtin:arithmetic":
+        return str(arithmetic.checkpoint_path())
+    if name.startswith("builtin:"):
+        raise TossupError(f"there is no built-in model {name!r}: the one that ships is builtin:arithmetic")
+    folder = Path(name).expanduser()
+    if name.startswith((".", "/", "~")) and not folder.is_dir():
+        raise TossupError(f"there is no model folder {folder}")
+    if (folder / "model" / "config.json").is_file():
+        return str(folder / "model")
+    if (folder / "config.toml").is_file() and not (folder / "config.json").exists():
+        raise TossupError(f"{folder} is a run that has not written its model yet: let its command run to the end first")
+    return str(folder) if folder.is_dir() else name
+
+
 @torch.no_grad()
 def _has_plain_head(model: Any, device: torch.device) -> bool:
     """Try it on a few tokens: some models cap or scale their logits behind the head, each in a way of its own."""
@@ -109,8 +125,13 @@ def _device(name: str) -> torch.device:
         device = torch.device(name)
     except RuntimeError:
         raise TossupError(f"unknown device {name!r}: auto, cpu, cuda or cuda:N") from None
-    if device.type == "cuda" and not torch.cuda.is_available():
+    if device.type not in ("cpu", "cuda"):
+        raise TossupError(f"device {name!r} is not supported: auto, cpu, cuda or cuda:N")
+    there = torch.cuda.device_count()
+    if device.type == "cuda" and there == 0:
         raise TossupError(f"device {name!r} was asked for, but torch sees no CUDA device here: use --device cpu")
+    if device.type == "cuda" and (device.index or 0) >= there:
+        raise TossupError(f"device {name!r} was asked for, but the last CUDA device here is cuda:{there - 1}")
     return device
 
 
@@ -140,5 +161,8 @@ def encode_prompt(policy: Policy, problem: Problem, instruction: str = "auto") -
     added = INSTRUCTIONS.get(problem.verifier, "") if instruction == "auto" else instruction
     if added and added != "none":
         messages[-1]["content"] += "\n\n" + added
-    text = tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
+    try:
+        text = tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
+    except TemplateError as e:  # templates raise it for what their model does not know, such as a system message
+        raise TossupError(f"problem {problem.id}: the model's chat template refuses its messages ({e})") from e
     return tuple(tokenizer(text, add_special_tokens=False)["input_ids"])

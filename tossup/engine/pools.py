@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import UTC, datetime
 
 import numpy as np
@@ -15,20 +16,33 @@ BUILTIN = {"builtin:arithmetic/train": arithmetic.pool, "builtin:arithmetic/held
 """The pools that ship with tossup, by name."""
 
 
-def open_pool(source: str, verifier: str = "") -> Pool:
+def open_pool(source: str, mapping: Sequence[str] = (), verifier: str = "") -> Pool:
     """The pool of this name: built in, a file, or `hf:NAME[:CONFIG][:SPLIT]`; `verifier` overrides the problems' own.
 
+    `mapping` names the columns of fields, as "reference=answer".
+
     Raises:
-        TossupError: there is no such pool, or it is empty.
+        TossupError: there is no such pool, it is empty, or its counts or the mapping make no sense.
     """
+    pairs = [text.partition("=") for text in mapping]
+    if bad := next((field + sign for field, sign, _ in pairs if not sign), None):
+        raise TossupError(f"--map names the column of a field, as reference=answer; got {bad!r}")
     if source in BUILTIN:
         pool = Pool.of(BUILTIN[source]())
     elif source.startswith("builtin:"):
         raise TossupError(f"there is no pool {source!r}; the built-in ones are {', '.join(BUILTIN)}")
     else:
-        pool = read_pool(source)
+        pool = read_pool(source, {field: column for field, _, column in pairs})
     if len(pool) == 0:
         raise TossupError(f"pool {source} holds no problems")
+    wrong_counts = pool.frame.filter(~pl.col("correct").is_between(0, pl.col("attempts")))
+    if wrong_counts.height:
+        row = wrong_counts.row(0, named=True)
+        raise TossupError(
+            f"pool {source}: problem {row['id']} has {row['correct']} correct of {row['attempts']} attempts; correct lies "
+            "between 0 and attempts (answers that were judged). Mend the counts, or ignore them with "
+            "--map attempts= --map correct="
+        )
     if verifier:
         pool = Pool(pool.frame.with_columns(pl.lit(verifier).alias("verifier")), pool.schema)
     return pool

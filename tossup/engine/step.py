@@ -5,6 +5,7 @@ Left out, on purpose, until the engine needs it: packed sequences, several devic
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import torch
@@ -14,7 +15,7 @@ from tossup.engine.config import TrainConfig
 from tossup.engine.logps import token_logps
 from tossup.engine.objective import SURROGATES, policy_loss
 from tossup.engine.policy import Policy
-from tossup.records import Group
+from tossup.records import Group, TossupError
 
 
 def update(
@@ -25,6 +26,9 @@ def update(
     `ref` is the start model, needed only where the KL term is on. Every figure is over the tokens of the first epoch,
     where the importance ratio still compares the sampler with the model that sampled. The model stays in eval mode:
     with dropout the trainer's log-probs would be those of another distribution than the sampler's.
+
+    Raises:
+        TossupError: the loss, its gradient or a figure is not finite; the optimizer has not stepped on it.
     """
     cfg, temperature = config.update, config.rollout.temperature
     batches = micro_batches(
@@ -67,14 +71,27 @@ def update(
             )
             ratio_max, tokens = max(ratio_max, parts.ratio_max.item()), tokens + mb.mask_BT.sum().item()
         norm = torch.nn.utils.clip_grad_norm_(policy.model.parameters(), cfg.max_grad_norm)
+        found = {
+            "update/loss": loss,
+            "update/grad_norm": norm.item(),
+            "update/clip_ratio": clipped / tokens,
+            "update/kl": kl / tokens,
+            "mismatch/kl": mismatch / tokens,
+            "mismatch/max_ratio": ratio_max,
+        }
+        _check_finite(found)
         optimizer.step()
         if epoch == 0:
-            figures = {
-                "update/loss": loss,
-                "update/grad_norm": norm.item(),
-                "update/clip_ratio": clipped / tokens,
-                "update/kl": kl / tokens,
-                "mismatch/kl": mismatch / tokens,
-                "mismatch/max_ratio": ratio_max,
-            }
+            figures = found
     return figures
+
+
+def _check_finite(figures: dict[str, float]) -> None:
+    """Stop before a step that would spoil every weight for good."""
+    if all(math.isfinite(value) for value in figures.values()):
+        return
+    said = ", ".join(f"{name} {value:.3g}" for name, value in figures.items())
+    raise TossupError(
+        f"training has diverged: the update is not finite ({said}). It was not taken, and the checkpoints hold the steps "
+        "before it. Begin anew with a lower --lr and another --out"
+    )

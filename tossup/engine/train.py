@@ -33,13 +33,14 @@ from tossup.engine.config import TrainConfig
 from tossup.engine.dashboards import Dashboard, NoDashboard, open_dashboard
 from tossup.engine.evaluate import Accuracy, accuracy
 from tossup.engine.folder import Metrics, RunFolder, default_root, write_atomically
-from tossup.engine.metrics import step_metrics, summary
+from tossup.engine.inputs import Problems, of_model
+from tossup.engine.metrics import check_tokens, step_metrics, summary
 from tossup.engine.policy import load, set_threads
-from tossup.engine.pools import learned, open_pool, spread, tags
+from tossup.engine.pools import learned, tags
 from tossup.engine.rollouts import sample_groups, stream
 from tossup.engine.samplers import make_sampler, watched
 from tossup.engine.step import update
-from tossup.records import Group, Problem
+from tossup.records import Group, tokens
 
 WAVE_STREAM = 1
 """Keeps the seeds of training waves apart from those of evaluation (`evaluate.EVAL_STREAM`)."""
@@ -81,12 +82,14 @@ def train(config: TrainConfig, watcher: Watcher) -> dict[str, Any]:
         TossupError: the model, the pool or the folder cannot be used; nothing that was saved is lost.
     """
     folder = RunFolder(Path(config.out) if config.out else default_root(config))
+    problems = Problems.of(config)
     with folder.held():
-        folder.start_or_resume(config)
-        run = Run(config, folder, watcher)
+        folder.start_or_resume(config, problems.fingerprints | of_model(config.model))
+        run = Run(config, folder, watcher, problems)
         run.resume()
         if (done := run.result()) is not None:
             return done
+        run.cut_back()
         with run.dashboard():
             run.evaluate_at_start()
             while (reason := run.finished()) is None:
@@ -97,15 +100,12 @@ def train(config: TrainConfig, watcher: Watcher) -> dict[str, Any]:
 class Run:
     """Everything one run holds in memory."""
 
-    def __init__(self, config: TrainConfig, folder: RunFolder, watcher: Watcher) -> None:
+    def __init__(self, config: TrainConfig, folder: RunFolder, watcher: Watcher, problems: Problems) -> None:
         self.config, self.folder, self.watcher = config, folder, watcher
+        self.pool, self.held_out = problems.pool, problems.held_out
         self.policy = load(config.model, config.device, config.dtype)
         set_threads(self.policy, config.threads)
         self.ref = load(config.model, config.device, config.dtype) if config.update.kl_beta > 0 else None
-        self.pool = open_pool(config.pool, config.verifier)
-        self.held_out: list[Problem] = []
-        if config.eval_pool:
-            self.held_out = spread(open_pool(config.eval_pool, config.verifier), config.eval.problems)
         self.sampler = make_sampler(config, self.pool.attempts, self.pool.correct, tags(self.pool))
         self.rule = BatchRule(
             groups=min(config.rollout.problems_per_step, len(self.pool)),
@@ -129,7 +129,7 @@ class Run:
         self.started = time.perf_counter()
 
     def resume(self) -> None:
-        """Continue from the newest checkpoint, if there is one, and drop what lies beyond it."""
+        """Continue from the newest checkpoint, if there is one."""
         newest = checkpoint.latest(self.folder.checkpoints)
         if newest is not None:
             state = checkpoint.read(newest, self.policy.device)
@@ -141,9 +141,18 @@ class Run:
             self.watcher.note(f"resuming {self.folder.root} after step {self.progress.step}")
         else:
             self.watcher.note(f"run folder {self.folder.root}")
-        self.ledger.truncate(self.progress.step)
-        self.metrics.keep_before(self.progress.step)
         self.started -= self.progress.seconds
+
+    def cut_back(self) -> None:
+        """Drop what lies beyond the checkpoint from the ledger and the metrics.
+
+        Raises:
+            TossupError: a part of the ledger is damaged or gone, so that its tokens no longer add up.
+        """
+        self.ledger.truncate(self.progress.step)
+        waiting = sum(tokens(group.rollouts) for _, group in self.pending.waiting)
+        check_tokens(self.ledger, self.progress.tokens_generated - waiting)
+        self.metrics.keep_before(self.progress.step)
 
     def result(self) -> dict[str, Any] | None:
         """The summary of a run that is complete as it is."""
