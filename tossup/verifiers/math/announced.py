@@ -49,7 +49,8 @@ _AFTERTHOUGHT = re.compile(
 )
 _ATTAINED = re.compile(
     r",\s+(?:(?:which|and) (?:occurs|happens|is)\s+)?(?:attained|achieved|reached|obtained|at|when|with equality)\b"
-    r"|,\s+(?:which occurs|because|since)\b|\s\((?:since|because)\b"
+    r"|,\s+(?:which occurs|because|since)\b|\s\((?:since|because)\b|\sfor all\b"
+    r"|\s\((?=[^()]*[a-z]{3})(?![^()]*\b(?:or|not)\b)[^()]*\)[\s.]*\Z"
 )
 _JSON = re.compile(r'"(?:final_)?answer"\s*:\s*(?:"([^"\n]*)"|([-\d.]+))')
 
@@ -70,7 +71,7 @@ _MATH = re.compile(r"\$\$(.+?)\$\$|\\\[(.+?)\\\]|\\\((.+?)\\\)|(?<!\\)\$([^$\n]+
 _NUMBER = re.compile(
     r"(?<![\w:.])\d{1,4}(?::\d{1,4}){1,3}(?![\w:])(?:\s?[AaPp]\.?[Mm]\b\.?)?|"
     r"[(\[]\s?-?[\d./]+(?:\s?,\s?-?[\d./]+)+\s?[)\]]|"
-    r"[-+−]?(?:(?<![A-Za-z0-9_.])[$€£])?(?<![A-Za-z0-9_])[-+]?(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?(?:\s*/\s*\d+(?![\d/]))?(?:\s?(?:%|percent))?"
+    r"[-+−]?(?:(?<![A-Za-z0-9_.])[$€£])?(?<![A-Za-z0-9_])[-+]?(?:\d{1,3}(?:,\d{3})+|\d+(?:\s\d+(?=/\d))?)(?:\.\d+)?(?:\s*/\s*\d+(?![\d/]))?(?:\s?(?:%|percent))?"
 )
 
 
@@ -81,9 +82,11 @@ _WORD = re.compile(r"(?<![\\A-Za-z])[A-Za-z]{2,}")
 
 _JOINED = re.compile(r"\s*(?:,|,?\s*\band\b|,?\s*\bor\b)\s*")
 _NAMED_NEXT = re.compile(r"\s?(?:,|,?\s?\b(?:and|or)\b)\s?[A-Za-z]\s?=\s?")
+_PLAIN_NEXT = re.compile(r"\s?(?:,|,?\s?\b(?:and|or)\b)\s?")
 _ALIGNED = re.compile(
     r"\\begin\{(?:align|aligned|gather|equation)\*?\}([^{}]*(?:\{[^{}]*\}[^{}]*){0,60})\\end\{\w+\*?\}[\s.$]*(?:\\\])?[\s.$]*\Z"
 )
+_LAST_WORD = re.compile(r"\b(?:is|be|was|are)\s+(?:(?:an?|the|on)\s+)?([A-Za-z]+(?:-[a-z]+)?)[.!]?\Z")
 _LABEL = re.compile(
     r"\b(?:equation|eq|figure|fig|step|problem|question|exercise|example|theorem|lemma|page|part|case|section|table|line|option"
     r"|chapter|method|formula|item|note|number)s?\.?\s*\(?\s*\Z",
@@ -221,6 +224,11 @@ def _last_span(line: str) -> tuple[str, int] | None:
     first = len(numbers) - 1
     while first and _NAMED_NEXT.fullmatch(line, numbers[first - 1].end(), numbers[first].start()):
         first -= 1
+    if first == len(numbers) - 1 and re.fullmatch(r"[\s.]*", line[numbers[-1].end() :]):
+        while first and _PLAIN_NEXT.fullmatch(line, numbers[first - 1].end(), numbers[first].start()):
+            first -= 1
+        if not re.search(r"\bare\s*\Z", line[: numbers[first].start()]):
+            first = len(numbers) - 1
     if first < len(numbers) - 1:
         return line[numbers[first].start() : numbers[-1].end()].rstrip(","), numbers[-1].end()
     return numbers[-1].group().strip().rstrip(","), numbers[-1].end()
@@ -276,7 +284,8 @@ def last(tail: str, choice: bool) -> Found | Missing:
     if (aside := _ATTAINED.search(line, sentence)) is not None:  # where the value is taken, not the value
         found = _last_span(line[: aside.start()]) or found
     if found is None:
-        return Missing("no final answer")
+        word = _LAST_WORD.search(line)
+        return Found(word[1], "last word") if word else Missing("no final answer")
     after = line[found[1] :]
     if text[-1] not in ".!?)]}$*" and (len(after.split()) > 3 or re.search(r"[.!?]\s+\w", after)):
         return Missing("truncated")

@@ -53,7 +53,7 @@ def _numeral(digits: str, base: int) -> Node:
 
 
 _CONDITION = re.compile(
-    r"(?:,|(?:\\left\s?)?\(|\\text\{[ ,]*(?:where|for all|for|with|and)\s*\})(?:\s|\\[,; ]|\\q?quad)*([a-z])\s*"
+    r"(?:,|(?:\\left\s?)?\(|\\text\{[ ,]*(?:where|for all|for|with|and)\s*\})(?:\s|\\[,; ]|\\q?quad|\\forall)*([a-z])\s*"
     r"(?:\\in\s*\\math(?:bb|bf|rm)\s*\{?\s*[ZNRQ]\s*\}?(?:\s?[\^_]?\{?[-+*\d]\}?){0,2}|\\geq?\s?[01])\s*(?:\\right\s?)?\)?\s*\.?\s*"
 )
 

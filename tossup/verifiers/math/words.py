@@ -112,6 +112,12 @@ def date(words: str) -> tuple[int, int | None, int | None] | None:
 
 def number_word(text: str) -> Fraction | None:
     """The value of an English number word (`twenty-one`, `two thirds`, `half`); None for anything else."""
+    if len(text) > 160:
+        return None
+    head, joined, tail = bare_words(text).replace("-", " ").rpartition(" and ")
+    if joined and tail.split()[-1:] and tail.split()[-1] in _PARTS:  # `two and a half`
+        whole, rest = number_word(head), number_word(tail)
+        return None if whole is None or rest is None or whole.denominator > 1 else whole + rest
     parts = [word for word in bare_words(text).replace("-", " ").split() if word != "and"]
     if not parts or len(parts) > 12:
         return None
