@@ -8,6 +8,7 @@ import pytest
 
 from tests.sandbox.breakouts import ALWAYS_ENDS, BREAKOUTS, FORBIDDEN, HEAD, REFUSED
 from tests.sandbox.conftest import skip_unless_offered
+from tests.sandbox.outsiders import BUSY, PROBES
 from tossup.sandbox import Limits, Outcome, Sandbox, backends
 
 COLUMN = {"x86_64": 1, "aarch64": 2}[platform.machine()]
@@ -41,10 +42,10 @@ def test_forbidden_calls_end_the_program(sandbox: Sandbox, name: str) -> None:
     assert (result.outcome, result.stdout) == (Outcome.POLICY, b""), result
 
 
-@pytest.mark.parametrize("name", BREAKOUTS)
+@pytest.mark.parametrize("name", [*BREAKOUTS, *PROBES])
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="written with x86_64 call numbers")
 def test_nothing_gets_out(sandbox: Sandbox, name: str) -> None:
-    result = sandbox.run(HEAD + BREAKOUTS[name])
+    result = sandbox.run(HEAD + {**BREAKOUTS, **PROBES}[name])
     assert b"OUT" not in result.stdout
     assert result.outcome in (Outcome.FINISHED, Outcome.ERROR), result
     assert b"SyntaxError" not in result.stderr
@@ -57,6 +58,15 @@ def test_an_end_is_the_programs_own(sandbox: Sandbox, name: str) -> None:
         HEAD + ALWAYS_ENDS[name], limits=Limits(cpu_seconds=0.5, wall_seconds=4, memory_bytes=256 << 20)
     )
     assert result.outcome is not Outcome.INFRA, result
+    assert sandbox.run("print(6 * 7)").stdout == b"42\n"
+
+
+@pytest.mark.parametrize("name", BUSY)
+def test_work_without_end_is_the_programs_own(sandbox: Sandbox, name: str) -> None:
+    limits = Limits(cpu_seconds=0.3, wall_seconds=1.5, memory_bytes=256 << 20)
+    result = sandbox.run(HEAD + BUSY[name], limits=limits)
+    assert result.outcome is not Outcome.INFRA, result
+    assert b"SyntaxError" not in result.stderr
     assert sandbox.run("print(6 * 7)").stdout == b"42\n"
 
 

@@ -139,6 +139,10 @@ def test_arguments_decide(filter_: Filter) -> None:
         ("openat", (-100, 0x7FFF00000000, 0x80202), a),
         ("openat", (-100, 0x7FFF00000000, 0x80200), r),
         ("openat", (-100, 0x7FFF00000000, 0x203), r),
+        ("openat", (-100, 0x7FFF00000000, 0x400000 | 2), r),
+        ("openat", (-100, 0x7FFF00000000, 0x400000 | 0x4000 | 0x10000 | 2), r),
+        ("renameat2", (-100, 0x7FFF00000000, -100, 0x7FFF00000000, 1), a),
+        ("renameat2", (-100, 0x7FFF00000000, -100, 0x7FFF00000000, 4), r),
     ]
     for name, arguments, answer in cases:
         assert filter_.named(name, *arguments) == answer, (name, arguments)

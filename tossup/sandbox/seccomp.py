@@ -59,7 +59,7 @@ ALLOWED: dict[str, Numbers] = {
         fstat:5:80 stat:4:- lstat:6:- newfstatat:262:79 statx:332:291 access:21:-
         faccessat:269:48 faccessat2:439:439 readlink:89:- readlinkat:267:78 getdents:78:- getdents64:217:61
         ftruncate:77:46 mkdir:83:- mkdirat:258:34 rmdir:84:- unlink:87:- unlinkat:263:35 rename:82:-
-        renameat:264:38 renameat2:316:276 symlink:88:- symlinkat:266:36 chdir:80:49 fchdir:81:50 getcwd:79:17
+        renameat:264:38 symlink:88:- symlinkat:266:36 chdir:80:49 fchdir:81:50 getcwd:79:17
         umask:95:166 fadvise64:221:223
     """),
     "threads and their locks (clone is checked below)": _numbers("""
@@ -104,7 +104,7 @@ KILLED: Numbers = _numbers("""
 
 CHECKED: Numbers = _numbers("""
     mmap:9:222 clone:56:220 fcntl:72:25 ioctl:16:29 prctl:157:167 prlimit64:302:261 kill:62:129 tgkill:234:131
-    socketpair:53:199 open:2:- openat:257:56
+    socketpair:53:199 open:2:- openat:257:56 renameat2:316:276
 """)
 """Allowed for some arguments: see `_checks`."""
 
@@ -139,11 +139,15 @@ def _signal_to_itself(signal_argument: int) -> Code:
     ]  # fmt: skip
 
 
-def _no_truncation_without_writing(flags_argument: int) -> Code:
-    """Refuse O_TRUNC without a mode for writing: like truncate it empties a file, and Landlock before ABI 3 lets it."""
-    mode_and_truncate, read_only, neither = 0x203, 0x200, 0x203
+def _plain_open(flags_argument: int) -> Code:
+    """Neither O_TRUNC without a mode for writing, which empties files past Landlock before ABI 3, as truncate does;
+
+    nor O_TMPFILE, which makes a file even in a directory that has been removed, such as the root of the chroot backend.
+    """
+    unnamed, mode_and_truncate, read_only, neither = 0x400000, 0x203, 0x200, 0x203
     return [
-        _argument(flags_argument), (_AND, 0, 0, mode_and_truncate), (_EQUAL, 1, 0, read_only), (_EQUAL, 0, 1, neither),
+        _argument(flags_argument), (_ANY_BIT, 3, 0, unnamed), (_AND, 0, 0, mode_and_truncate),
+        (_EQUAL, 1, 0, read_only), (_EQUAL, 0, 1, neither),
         (_RETURN, 0, 0, fail(errno.EPERM)), (_RETURN, 0, 0, ALLOW),
     ]  # fmt: skip
 
@@ -185,8 +189,10 @@ def _checks() -> dict[str, Code]:
             _argument(0), (_EQUAL, 0, 3, 1), _argument(1), (_AND, 0, 0, 0xF), (_EQUAL, 1, 0, 1),
             (_RETURN, 0, 0, refuse), (_RETURN, 0, 0, ALLOW),
         ],
-        "open": _no_truncation_without_writing(1),
-        "openat": _no_truncation_without_writing(2),
+        "open": _plain_open(1),
+        "openat": _plain_open(2),
+        # Without replacing, and exchanging. Not RENAME_WHITEOUT, which leaves a device file behind.
+        "renameat2": _one_of(4, (0, 1, 2), refuse),
     }  # fmt: skip
 
 
