@@ -7,10 +7,10 @@ Nothing in an answer is ever run as code: answers are tokenised and parsed by a 
 compared exactly on Python integers and fractions where they are rational, otherwise at chosen points to sixty digits
 or more, and in the rare rest by SymPy in a process that can be killed. The path of an answer through the files:
 
-    extract, announced      where the final answer stands, strictly
+    extract, announced      where the final answer stands, strictly (prose: values in a line of text)
     exact                   plain numbers: one regular expression, exact arithmetic
     lexer, grammar, ...     text -> tree (cursor, atoms, brackets, numerals, operators, reading)
-    equivalence             tree against tree (values, scalars, lists, sets, relations, units, words)
+    equivalence             tree against tree (values, scalars, lists, sets, vectors, relations, units, words)
     numeric, evaluator      exact and high-precision values
     slow                    SymPy, in a worker process
     limits                  how big anything may be
@@ -36,6 +36,9 @@ unsimplified numbers    6/10 is 3/5 and sqrt(144) is 12
 exact answers           an exact reference needs an exact answer or twelve digits, correctly rounded
 mixed numbers           an integer before a proper fraction is added to it
 separators              thousands commas, LaTeX commas, spaces; points with a decimal comma
+free letters            the name of a constant of integration or of a whole number of periods is free
+side conditions         a condition on a letter after the answer does not count
+modulus                 a modulus may be missing and may not contradict
 bases                   a numeral needs its base, and another base is another answer
 unevaluated operators   an integral, sum, limit or gcd is not worked out for the model
 chains                  members of a chain of equations must be equal; the last exact one is the answer

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from tossup.verifiers.math.prose import MATH, between, inner, last_span, last_value, masked, unwrap
 from tossup.verifiers.math.tables import FUNCTIONS
 from tossup.verifiers.math.units import is_unit_word
 
@@ -65,33 +66,15 @@ _HEDGE = re.compile(
 )
 
 
-_MATH = re.compile(r"\$\$(.+?)\$\$|\\\[(.+?)\\\]|\\\((.+?)\\\)|(?<!\\)\$([^$\n]+?)(?<!\\)\$", re.DOTALL)
-
-
-_NUMBER = re.compile(
-    r"(?<![\w:.])\d{1,4}(?::\d{1,4}){1,3}(?![\w:])(?:\s?[AaPp]\.?[Mm]\b\.?)?|"
-    r"[(\[]\s?-?[\d./]+(?:\s?,\s?-?[\d./]+)+\s?[)\]]|"
-    r"[-+−]?(?:(?<![A-Za-z0-9_.])[$€£])?(?<![A-Za-z0-9_])[-+]?(?:\d{1,3}(?:,\d{3})+|\d+(?:\s\d+(?=/\d))?)(?:\.\d+)?(?:\s*/\s*\d+(?![\d/]))?(?:\s?(?:%|percent))?"
-)
-
-
 _ASIDE = re.compile(r"\b(?:or|mod|base|of)\b", re.IGNORECASE)
 _HAN = re.compile("[\u4e00-\u9fff]")
 _WORD = re.compile(r"(?<![\\A-Za-z])[A-Za-z]{2,}")
 
 
-_JOINED = re.compile(r"\s*(?:,|,?\s*\band\b|,?\s*\bor\b)\s*")
-_NAMED_NEXT = re.compile(r"\s?(?:,|,?\s?\b(?:and|or)\b)\s?[A-Za-z]\s?=\s?")
-_PLAIN_NEXT = re.compile(r"\s?(?:,|,?\s?\b(?:and|or)\b)\s?")
 _ALIGNED = re.compile(
     r"\\begin\{(?:align|aligned|gather|equation)\*?\}([^{}]*(?:\{[^{}]*\}[^{}]*){0,60})\\end\{\w+\*?\}[\s.$]*(?:\\\])?[\s.$]*\Z"
 )
 _LAST_WORD = re.compile(r"\b(?:is|be|was|are)\s+(?:(?:an?|the|on)\s+)?([A-Za-z]+(?:-[a-z]+)?)[.!]?\Z")
-_LABEL = re.compile(
-    r"\b(?:equation|eq|figure|fig|step|problem|question|exercise|example|theorem|lemma|page|part|case|section|table|line|option"
-    r"|chapter|method|formula|item|note|number)s?\.?\s*\(?\s*\Z",
-    re.IGNORECASE,
-)
 
 
 _SENTENCE = re.compile(r"\.(?=\s+[A-Z\\(\[*]|\s*\Z)|。|\n\s*\n")
@@ -112,11 +95,11 @@ def tagged(tail: str) -> Found | Missing | None:
     if start >= 0:
         if end > start and (later := marked(tail[end + 9 :])) is not None:
             return later
-        inner = tail[start + 8 : end if end > start else len(tail)]
-        return marked(inner) or Found(_unwrap(inner), "answer tag")
+        content = tail[start + 8 : end if end > start else len(tail)]
+        return marked(content) or Found(unwrap(content), "answer tag")
     start = tail.rfind("####")
     if start >= 0:
-        return Found(_unwrap(tail[start + 4 :].lstrip(": ").split("\n", 1)[0]), "####")
+        return Found(unwrap(tail[start + 4 :].lstrip(": ").split("\n", 1)[0]), "####")
     fields = list(_JSON.finditer(tail)) if '"' in tail else []
     return Found(fields[-1][1] or fields[-1][2] or "", "answer field") if fields else None
 
@@ -146,45 +129,39 @@ def marked(tail: str) -> Found | Missing | None:
 def _clause(rest: str) -> str:
     """The sentence at the start of `rest`."""
     if rest.startswith(("$$", "\\[")):
-        math = _MATH.match(rest)
+        math = MATH.match(rest)
         if math:
             return math.group()
     line = rest.split("\n\n", 1)[0][:600]
-    end = _SENTENCE.search(_masked(line))
+    end = _SENTENCE.search(masked(line))
     return (line[: end.start()] if end else line).strip()
-
-
-def _masked(line: str) -> str:
-    """The line with its inline mathematics blanked, so that no sentence ends inside it."""
-    return _MATH.sub(lambda m: "x" * len(m.group()), line)
 
 
 def _from_clause(clause: str) -> Found | Missing:
     """The answer in an announcing clause: mathematics, a value at its start, or its last number."""
-    masked = _masked(clause)
-    if re.search(r"\bor\b", masked) and re.search(r"\d.*\bor\b.*\d", clause):
-        return Found(_unwrap(clause), "announced")  # a choice, unless both say the same
+    if re.search(r"\bor\b", masked(clause)) and re.search(r"\d.*\bor\b.*\d", clause):
+        return Found(unwrap(clause), "announced")  # a choice, unless both say the same
     head = _AFTERTHOUGHT.split(clause, maxsplit=1)[0]
-    if _HEDGE.search(_masked(head)):
+    if _HEDGE.search(masked(head)):
         return Missing("a hedged or negated answer")
-    spans = list(_MATH.finditer(head))
-    if len(spans) > 1 and re.fullmatch(r"[\s,.]*\bor\b[\s,.]*", _between(head, spans)):
-        return Found(" or ".join(_inner(span) for span in spans), "announced")
-    if len(spans) > 1 and re.fullmatch(r"[\s,.]*(?:and)?[\s,]*", _between(head, spans)):
-        return Found(", ".join(_inner(span) for span in spans), "announced")
-    last = _last_value(head)
-    if last is None or last == _unwrap(head):
-        return Found(_unwrap(head), "announced")
+    spans = list(MATH.finditer(head))
+    if len(spans) > 1 and re.fullmatch(r"[\s,.]*\bor\b[\s,.]*", between(head, spans)):
+        return Found(" or ".join(inner(span) for span in spans), "announced")
+    if len(spans) > 1 and re.fullmatch(r"[\s,.]*(?:and)?[\s,]*", between(head, spans)):
+        return Found(", ".join(inner(span) for span in spans), "announced")
+    last = last_value(head)
+    if last is None or last == unwrap(head):
+        return Found(unwrap(head), "announced")
     if spans:
-        return Found(last, "announced", loose=(_unwrap(head),))
+        return Found(last, "announced", loose=(unwrap(head),))
     if re.match("[A-Za-z\u4e00-\u9fff]", head) or re.search(r"=\s*" + re.escape(last) + r"\W*\Z", head):
-        return Found(_unwrap(head), "announced", loose=(last,))
+        return Found(unwrap(head), "announced", loose=(last,))
     aside = re.fullmatch(r"([^()]*\d[^()]*?)\s*\(([^()]*)\)\W*", head)
     if aside and not _ASIDE.search(aside[2]):
-        return Found(_unwrap(head), "announced", loose=(_unwrap(aside[1]),))
+        return Found(unwrap(head), "announced", loose=(unwrap(aside[1]),))
     if head.endswith("!"):  # a factorial, or joy
-        return Found(_unwrap(head), "announced", loose=(head.rstrip("!"),))
-    return Found(_unwrap(head), "announced")
+        return Found(unwrap(head), "announced", loose=(head.rstrip("!"),))
+    return Found(unwrap(head), "announced")
 
 
 def _bare_answer(text: str) -> bool:
@@ -197,57 +174,6 @@ def _bare_answer(text: str) -> bool:
     return len(found) == 1 and (text == found[0] or text[0] in "-$0123456789\\(")
 
 
-def _last_value(line: str) -> str | None:
-    """The last mathematics or number of a line."""
-    found = _last_span(line)
-    return None if found is None else found[0]
-
-
-def _last_span(line: str) -> tuple[str, int] | None:
-    """The last mathematics or number of a line, with a percent or degree sign after it, and where it ends.
-
-    Mathematics joined by nothing but "and", "or" and commas goes together.
-    """
-    spans, numbers = list(_MATH.finditer(line)), list(_NUMBER.finditer(_masked(line)))
-    if spans and (not numbers or spans[-1].end() >= numbers[-1].start()):
-        first = len(spans) - 1
-        while first and _JOINED.fullmatch(line, spans[first - 1].end(), spans[first].start()):
-            first -= 1
-        if first < len(spans) - 1:
-            word = " or " if re.search(r"\bor\b", line[spans[-2].end() : spans[-1].start()]) else ", "
-            return word.join(_inner(span) for span in spans[first:]), spans[-1].end()
-        after = re.match(r"\s*(?:%|percent\b|°)", line[spans[-1].end() :])
-        value = _inner(spans[-1]) + (" " + after.group().strip() if after else "")
-        return (value, spans[-1].end()) if value else None
-    if not numbers or _LABEL.search(line[: numbers[-1].start()]):
-        return None
-    first = len(numbers) - 1
-    while first and _NAMED_NEXT.fullmatch(line, numbers[first - 1].end(), numbers[first].start()):
-        first -= 1
-    if first == len(numbers) - 1 and re.fullmatch(r"[\s.]*", line[numbers[-1].end() :]):
-        while first and _PLAIN_NEXT.fullmatch(line, numbers[first - 1].end(), numbers[first].start()):
-            first -= 1
-        if not re.search(r"\bare\s*\Z", line[: numbers[first].start()]):
-            first = len(numbers) - 1
-    if first < len(numbers) - 1:
-        return line[numbers[first].start() : numbers[-1].end()].rstrip(","), numbers[-1].end()
-    return numbers[-1].group().strip().rstrip(","), numbers[-1].end()
-
-
-def _between(text: str, spans: list[re.Match[str]]) -> str:
-    """All that stands around and between the spans."""
-    pieces, position = [], 0
-    for span in spans:
-        pieces.append(text[position : span.start()])
-        position = span.end()
-    return " ".join([*pieces, text[position:]])
-
-
-def _inner(span: re.Match[str]) -> str:
-    """The mathematics without its delimiters."""
-    return next(group for group in span.groups() if group is not None).strip()
-
-
 def last(tail: str, choice: bool) -> Found | Missing:
     """The last value of a response that says nowhere what its answer is."""
     text = re.sub(r"\s{1,2}(?:is|as) (?:the|our|my) (?:final |correct )?answer[.!]?\Z", "", tail.rstrip())
@@ -256,9 +182,9 @@ def last(tail: str, choice: bool) -> Found | Missing:
         text = text[text.rfind("```") + 3 :].lstrip() if "```" in text else text
     bold = re.search(r"\*\*([^*\n]{1,80})\*\*[\s.!]*\Z", text)
     if bold and not choice and not _HEDGE.search(bold[1]):
-        return Found(_unwrap(bold[1]), "last bold")
+        return Found(unwrap(bold[1]), "last bold")
     if len(text) < 80 and "\n" not in text:
-        bare = _unwrap(text)
+        bare = unwrap(text)
         if _bare_answer(bare):
             return Found(bare, "the whole response")
     if choice:
@@ -272,17 +198,17 @@ def last(tail: str, choice: bool) -> Found | Missing:
     if _breaks_off(text):
         return Missing("truncated")
     line = text.rsplit("\n", 1)[-1] if len(text.rsplit("\n", 1)[-1]) > 2 else text[-300:]
-    if _HEDGE.search(_masked(line)) and not re.search(r"\bis not\b.*\bis\b|\bnot\b.*\b(?:it's|which is)\b", line):
+    if _HEDGE.search(masked(line)) and not re.search(r"\bis not\b.*\bis\b|\bnot\b.*\b(?:it's|which is)\b", line):
         return Missing("no final answer")
     bracketed = list(re.finditer(r"(?<!\\)\[([^\[\]]{1,80})\](?=\s*\.?\s*\Z)", line))
     if bracketed:
         return Found(bracketed[-1][1].strip("$ "), "last bracket")
     if (aligned := _ALIGNED.search(text)) is not None:
         return Found(aligned[1].split("\\\\")[-1].replace("&", " ").strip(" .\n"), "last line of a calculation")
-    found = _last_span(line)
+    found = last_span(line)
     sentence = max(line.rfind(". "), line.rfind("! "), line.rfind("? "), 0)
     if (aside := _ATTAINED.search(line, sentence)) is not None:  # where the value is taken, not the value
-        found = _last_span(line[: aside.start()]) or found
+        found = last_span(line[: aside.start()]) or found
     if found is None:
         word = _LAST_WORD.search(line)
         return Found(word[1], "last word") if word else Missing("no final answer")
@@ -300,18 +226,3 @@ def _breaks_off(text: str) -> bool:
     if unfinished or (text.count("$") % 2 and not re.search(r"\d\$\Z|\$\d[^$]*\Z", text)):
         return True
     return len(text) > 400 and text[-1] not in ".!$)]}*%°\"'`>?" and not text[-1].isdigit()
-
-
-def _unwrap(text: str) -> str:
-    """The answer without markdown, quotes, dollar delimiters and closing punctuation."""
-    text = text.strip()
-    bold = re.match(r"\*\*([^*\n]+)\*\*[.!]?\Z", text)
-    text = bold[1].strip() if bold else re.sub(r"\*\*[.!]\Z", "", text).strip("*_`").strip()
-    if len(text) > 1 and text[0] == text[-1] and text[0] in "\"'":
-        text = text[1:-1]
-    for opening, closing in (("$$", "$$"), ("\\[", "\\]"), ("\\(", "\\)"), ("$", "$")):
-        if text.startswith(opening) and text.endswith(closing) and len(text) > len(opening) * 2:
-            inner = text[len(opening) : -len(closing)]
-            if opening not in inner:
-                return inner.strip()
-    return text.strip().rstrip(".。").strip()
