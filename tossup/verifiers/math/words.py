@@ -116,8 +116,8 @@ def number_word(text: str) -> Fraction | None:
         return None
     head, joined, tail = bare_words(text).replace("-", " ").rpartition(" and ")
     if joined and tail.split()[-1:] and tail.split()[-1] in _PARTS:  # `two and a half`
-        whole, rest = number_word(head), number_word(tail)
-        return None if whole is None or rest is None or whole.denominator > 1 else whole + rest
+        count, rest = number_word(head), number_word(tail)
+        return None if count is None or rest is None or count.denominator > 1 else count + rest
     parts = [word for word in bare_words(text).replace("-", " ").split() if word != "and"]
     if not parts or len(parts) > 12:
         return None
@@ -125,8 +125,8 @@ def number_word(text: str) -> Fraction | None:
     if part is None:
         whole = _whole_number(parts)
         return None if whole is None else Fraction(whole)
-    count = _VALUES.get(parts[0]) if len(parts) == 2 else 1 if len(parts) == 1 and part == 2 else None
-    return Fraction(count, part) if count is not None and (count == 1) != parts[-1].endswith("s") else None
+    top = _VALUES.get(parts[0]) if len(parts) == 2 else 1 if len(parts) == 1 and part == 2 else None
+    return Fraction(top, part) if top is not None and (top == 1) != parts[-1].endswith("s") else None
 
 
 def counted(text: str) -> tuple[Fraction, str] | None:
