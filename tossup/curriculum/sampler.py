@@ -162,7 +162,7 @@ class TossUpRule:
     """So many steps after a visit a problem is drawn by the floor only, or where nothing else is left.
 
     A shared network that trains on the same few hundred toss-ups again and again loses on the rest. In a small pool the
-    rest is shorter: never more than a quarter of the pool rests at once.
+    rest is shorter: never more than a twelfth of the pool rests at once.
     """
     belief: BeliefRule = field(default_factory=BeliefRule)
 
@@ -280,7 +280,7 @@ class TossUp:
 
     def _resting(self, index: Indices, step: int, n: int) -> NDArray[np.bool_]:
         """Which of these problems were visited so lately that others come first, when `n` are drawn a step."""
-        steps = min(self.rule.rest, len(self) // (4 * n)) if n else 0
+        steps = min(self.rule.rest, len(self) // (12 * n)) if n else 0
         resting: NDArray[np.bool_] = (self.tokens[index] > 0) & (step - self.belief.last_step[index] <= steps)
         return resting
 
