@@ -56,7 +56,7 @@ def find(response: str, choice: bool = False) -> Found | Missing:
         text = text[: ending.start()]
     text = _cut(_visible(text))
     if "oxed" in text or "box" in text:
-        found = _boxed(text)
+        found = _boxed(text, choice)
         if found is not None:
             return found
     tail = text[-TAIL_CHARS:]
@@ -116,7 +116,7 @@ def _first_answer(text: str) -> int:
     return min(places, default=-1)
 
 
-def _boxed(text: str) -> Found | Missing | None:
+def _boxed(text: str, choice: bool) -> Found | Missing | None:
     """The last box that holds something, with the boxes that stand right before it."""
     starts = list(_BOX.finditer(text, max(0, len(text) - 40 * TAIL_CHARS)))[-12:]
     boxes: list[tuple[int, int, str]] = []
@@ -134,7 +134,7 @@ def _boxed(text: str) -> Found | Missing | None:
             boxes.append((match.start(), end + 1, content))
     if not boxes:
         return Missing("no closed box") if starts and _unclosed(text, starts[-1]) else None
-    return _from_boxes(text, boxes)
+    return _from_boxes(text, boxes, choice)
 
 
 def _unclosed(text: str, match: re.Match[str]) -> bool:
@@ -142,12 +142,14 @@ def _unclosed(text: str, match: re.Match[str]) -> bool:
     return match.group().endswith("{") and _closing(text, match.end()) is None
 
 
-def _from_boxes(text: str, boxes: list[tuple[int, int, str]]) -> Found | Missing:
+def _from_boxes(text: str, boxes: list[tuple[int, int, str]], choice: bool) -> Found | Missing:
     """The last box, as a list with its neighbours where they are joined, unless the text offers a choice."""
     start, _, content = boxes[-1]
     between = text[boxes[-2][1] : start] if len(boxes) > 1 else ""
     if between and len(between) < 30 and re.search(r"\bor\b[^.\n]{0,12}\Z", between):
-        if re.search(r"\b(?:either|one of|could be|if|is it)\b", text[max(0, boxes[-2][0] - 40) : boxes[-2][0]]):
+        if choice or re.search(
+            r"\b(?:either|one of|could be|if|is it)\b", text[max(0, boxes[-2][0] - 40) : boxes[-2][0]]
+        ):
             return Missing("a choice between boxed answers")
         return Found(f"{boxes[-2][2]} \\text{{ or }} {content}", "boxed")
     if between and len(between) < 60 and _ALTERNATIVE.search(between):
