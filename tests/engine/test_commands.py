@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -92,3 +97,39 @@ def test_a_missing_pool_is_1(tmp_path: Path, capsys: pytest.CaptureFixture[str])
     assert (code, printed) == (1, "")
     assert "none.jsonl" in err
     assert not out.exists()
+
+
+def start(arguments: list[str], out: int) -> subprocess.Popen[bytes]:
+    code = "import sys; from tossup.cli import main; main(sys.argv[1:])"
+    return subprocess.Popen([sys.executable, "-c", code, *arguments], stdout=out, stderr=subprocess.PIPE)
+
+
+def test_every_further_interrupt_leaves_the_way_out_alone(tmp_path: Path) -> None:
+    endless = [*TRAIN, "--steps", "100000", "--out", str(tmp_path / "run")]
+    with start(endless, subprocess.DEVNULL) as process:
+        while not list(tmp_path.glob("run/checkpoints/step-*.pt")):
+            assert process.poll() is None
+            time.sleep(0.01)
+        process.send_signal(signal.SIGINT)
+        assert process.stderr is not None
+        while process.stderr.readline() != b"interrupted\n":
+            assert process.poll() is None
+        while process.poll() is None:
+            process.send_signal(signal.SIGINT)
+            time.sleep(0.005)
+        assert b"Traceback" not in process.stderr.read()
+    assert process.returncode == 130
+
+
+def test_a_reader_that_goes_and_a_full_disk_end_without_a_traceback(tmp_path: Path) -> None:
+    command = [*TRAIN, "--out", str(tmp_path / "run"), "--json"]
+    read, write = os.pipe()
+    os.close(read)
+    for out, says in ((write, b""), (os.open("/dev/full", os.O_WRONLY), b"error: [Errno 28]")):
+        process = start(command, out)
+        os.close(out)
+        _, errors = process.communicate()
+        assert process.returncode == 1
+        assert b"Traceback" not in errors
+        assert b"Exception ignored" not in errors
+        assert says in errors

@@ -327,3 +327,16 @@ def test_a_verifier_that_breaks_is_quoted(tmp_path: Path, monkeypatch: pytest.Mo
     assert "no disk, no network, no luck" in reason
     with pytest.raises(TossupError, match=r"no held-out answer could be judged.*no disk"):
         train(config(tmp_path / "measured", pool=pool, eval_pool=pool), Silent())
+
+
+def test_a_model_that_cannot_be_written_loses_no_step(whole: Path, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    in_the_way = run / "model" / "model.safetensors"
+    in_the_way.mkdir(parents=True)
+    with pytest.raises(TossupError, match=r"model could not be written .*same command"):
+        train(config(run), Silent())
+    in_the_way.rmdir()
+    again = Silent()
+    train(config(run), again)
+    assert again.steps == []
+    assert_same_run(run, whole)

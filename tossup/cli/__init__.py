@@ -9,6 +9,8 @@ Exit codes: 0 done, 1 failed, 2 wrong usage, 130 interrupted (and resumable wher
 from __future__ import annotations
 
 import importlib
+import os
+import signal
 import sys
 from collections.abc import Sequence
 
@@ -78,6 +80,19 @@ def main(argv: Sequence[str] | None = None) -> None:
         click.echo(f"error: this command needs {e.name}: pip install 'tossup[{extra}]'", err=True)
         sys.exit(1)
     except (click.Abort, KeyboardInterrupt):
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # a second Ctrl-C must not break the way out
         click.echo("interrupted", err=True)
         sys.exit(130)
+    except OSError as e:
+        _forget_stdout()
+        if not isinstance(e, BrokenPipeError):  # `| head` has read all that it wanted
+            click.echo(f"error: {e}", err=True)
+        sys.exit(1)
     sys.exit(0)
+
+
+def _forget_stdout() -> None:
+    """Drop what is still to be written there, or the interpreter would try once more while it ends, and complain."""
+    stdout = sys.__stdout__
+    if stdout is not None and sys.stdout is stdout:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stdout.fileno())

@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 from jinja2 import TemplateError
+from safetensors import SafetensorError
 
 from tossup.engine import arithmetic
 from tossup.records import Problem, TossupError
@@ -59,7 +60,6 @@ def load(name: str, device: str = "auto", dtype: str = "auto") -> Policy:
     Raises:
         TossupError: there is no such model here, or no such device.
     """
-    from safetensors import SafetensorError
     from transformers import AutoModelForCausalLM, AutoTokenizer
     from transformers.utils import logging
 
@@ -116,6 +116,21 @@ def _has_plain_head(model: Any, device: torch.device) -> bool:
     hidden = model.base_model(input_ids=ids, use_cache=False).last_hidden_state
     head = model.get_output_embeddings()
     return head is not None and torch.equal(head(hidden), model(input_ids=ids, use_cache=False).logits)
+
+
+def export(policy: Policy, folder: Path) -> None:
+    """Write a Hugging Face folder of the model and its tokenizer.
+
+    Raises:
+        TossupError: the disk refused.
+    """
+    try:
+        policy.model.save_pretrained(folder)
+        policy.tokenizer.save_pretrained(folder)
+    except (OSError, SafetensorError) as e:
+        raise TossupError(
+            f"{folder} could not be written ({e}); every step is saved: free what is missing and run the same command"
+        ) from e
 
 
 def _device(name: str) -> torch.device:

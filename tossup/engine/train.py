@@ -35,7 +35,7 @@ from tossup.engine.evaluate import Accuracy, accuracy
 from tossup.engine.folder import Metrics, RunFolder, default_root, write_atomically
 from tossup.engine.inputs import Problems, of_model
 from tossup.engine.metrics import check_tokens, step_metrics, summary
-from tossup.engine.policy import load, set_threads
+from tossup.engine.policy import export, load, set_threads
 from tossup.engine.pools import learned, tags
 from tossup.engine.rollouts import sample_groups, stream
 from tossup.engine.samplers import make_sampler, watched
@@ -251,8 +251,7 @@ class Run:
         surplus = self.pending.flush()
         if surplus:
             self.ledger.append(p.step, surplus)
-        self.policy.model.save_pretrained(self.folder.model)
-        self.policy.tokenizer.save_pretrained(self.folder.model)
+        export(self.policy, self.folder.model)
         policy_name = f"{self.folder.root.name}@{p.step}"
         learned(self.pool, self.ledger.scan(), policy_name).write(self.folder.pool)
         lists = watched(self.sampler, self.pool.ids)
