@@ -30,7 +30,11 @@ def humaneval(problem: Fields) -> Parts:
         except NotPlainError:
             continue
     helpers = _texts(_runnable(prompt), names_of(test).helpers)
-    return ChecksTask(f"{test}\ncheck({entry})\n", (entry,), helpers=helpers, values_only=True), prompt, entry
+    return (
+        ChecksTask(f"{test}\ncheck({entry})\n", (entry,), helpers=helpers, values_only=_is_evalplus(test)),
+        prompt,
+        entry,
+    )
 
 
 def mbpp(problem: Fields) -> Parts:
@@ -57,7 +61,7 @@ def mbppplus(problem: Fields) -> Parts:
             return CallsTask(entry, template_calls(test, entry)), "", entry
         except NotPlainError:
             pass
-    return ChecksTask(test, names.under_test, helpers=_texts(names.helpers), values_only=True), "", entry
+    return ChecksTask(test, names.under_test, helpers=_texts(names.helpers), values_only=_is_evalplus(test)), "", entry
 
 
 def leetcode(problem: Fields) -> Parts:
@@ -117,6 +121,11 @@ def _is_call_of_check(statement: ast.stmt) -> bool:
         case ast.Expr(value=ast.Call(func=ast.Name(id="check"))):
             return True
     return False
+
+
+def _is_evalplus(test: str) -> bool:
+    """Whether a test file is EvalPlus's, by its helper: some compare with a reference that gets the same arguments next."""
+    return "def assertion(" in test
 
 
 def _runnable(prompt: str) -> str:
