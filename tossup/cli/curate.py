@@ -9,6 +9,7 @@ import rich_click as click
 from rich.markup import escape
 from rich.table import Table
 
+from tossup.cli.checking import look_over, print_findings
 from tossup.cli.console import console, json_option, out, print_json, print_undecided, progress_bar, say
 from tossup.cli.measuring import Look
 from tossup.cli.options import config_options, configured, overrides_of
@@ -17,21 +18,31 @@ from tossup.engine.config import CurateConfig
 
 @click.command()
 @click.argument("pool")
+@click.option("--check-only", is_flag=True, help="Look for what is wrong with the pool, and stop there.")
+@click.option("--against", multiple=True, metavar="POOL", help="An evaluation set that the pool must not overlap.")
 @json_option
-def command(pool: str, as_json: bool, **overrides: Any) -> None:
+def command(pool: str, check_only: bool, against: tuple[str, ...], as_json: bool, **overrides: Any) -> None:
     """Measure a pool's success rates under a model and write the pool with its counts.
 
-    POOL is a file (Parquet, JSONL, CSV, also .gz) or hf:NAME[:CONFIG][:SPLIT]. The same command again goes on where it
+    POOL is a file (Parquet, JSONL, CSV, also .gz) or hf:NAME[:CONFIG][:SPLIT]. Before anything is sampled, it is searched
+    for duplicates, conflicting and empty references, and leaked answers. The same command again goes on where it
     stopped. What curate writes is what `tossup train --pool` reads.
 
     \b
     tossup curate pool.jsonl --model Qwen/Qwen3-1.7B --samples 16 --out pool.parquet
     tossup curate hf:openai/gsm8k --model ./my-model --keep 0.1..0.9 --out kept.parquet
     tossup curate builtin:arithmetic/train --out measured.parquet
+    tossup curate pool.jsonl --check-only --against hf:HuggingFaceH4/MATH-500:test
     """
+    config = configured(CurateConfig, None, {"pool": pool} | overrides_of(overrides))
+    found = look_over(config, against)
+    if check_only:
+        print_findings(found, as_json)
+        return
+    if found.total:
+        say(f"{found.total:,} findings in the pool before sampling (see --check-only): {found.in_words()}")
     from tossup.engine.curate import curate
 
-    config = configured(CurateConfig, None, {"pool": pool} | overrides_of(overrides))
     with progress_bar(rate="speed") as progress:
         try:
             result = curate(config, Look(progress))

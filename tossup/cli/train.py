@@ -97,7 +97,17 @@ def command(recipe: Path | None, as_json: bool, **overrides: Any) -> None:
     else:
         out.print(_table(summary))
         print_undecided(summary["undecided_reasons"])
-        say(f"run folder: {summary['run']}   (tossup audit {summary['run']})", out)
+        page = write_page(summary["run"])
+        say(f"run folder: {summary['run']}   (tossup audit {summary['run']})\nreport: {page}", out)
+
+
+def write_page(run: str) -> Path:
+    """Write the run's page and return its path."""
+    from tossup.curriculum import report
+
+    page = report.default_page(Path(run))
+    report.write(Path(run), page)
+    return page
 
 
 command.params += config_options(configuration.TrainConfig)

@@ -77,7 +77,9 @@ class UpdateConfig(Section):
         "sequence", description="mean over each answer then answers (GRPO), over tokens (DAPO), or / max_new_tokens"
     )
     epochs: int = Field(1, ge=1, description="updates on each batch")
-    micro_batch_tokens: int = Field(16384, ge=1, description="padded tokens in one forward and backward pass")
+    micro_batch_tokens: int = Field(
+        0, ge=0, description="padded tokens in one forward and backward pass; 0: 2,048 on a CPU, 16,384 on a GPU"
+    )
     max_grad_norm: float = Field(1.0, gt=0, description="gradient clipping norm")
 
 

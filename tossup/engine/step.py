@@ -17,6 +17,9 @@ from tossup.engine.objective import SURROGATES, policy_loss
 from tossup.engine.policy import Policy
 from tossup.records import Group, TossupError
 
+MICRO_BATCH_TOKENS = {True: 2048, False: 16384}
+"""On a CPU (True), where small batches stay in the cache, and elsewhere."""
+
 
 def update(
     policy: Policy, optimizer: torch.optim.Optimizer, groups: Sequence[Group], config: TrainConfig, ref: Policy | None
@@ -36,7 +39,7 @@ def update(
         std_norm=cfg.std_norm,
         aggregate=cfg.aggregate,
         max_new_tokens=config.rollout.max_new_tokens,
-        token_budget=cfg.micro_batch_tokens,
+        token_budget=cfg.micro_batch_tokens or MICRO_BATCH_TOKENS[policy.device.type == "cpu"],
         pad_id=policy.pad_id,
         device=policy.device,
     )
