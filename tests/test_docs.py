@@ -1,6 +1,6 @@
 """The commands in README and docs run as they stand.
 
-Every `$`-less line of a block fenced as ```sh is executed, in a folder that holds the small input files which the pages
+Every line of a block fenced as ```sh is executed, page by page, in a folder that holds the small input files which the pages
 speak of (`tests/docs_inputs.py`). A block whose fence says why not (```sh no-test: needs a GPU) is only checked for options
 that exist.
 """
@@ -30,20 +30,16 @@ def blocks(page: Path) -> Iterator[tuple[str, list[str]]]:
         yield match["info"].strip(), [line.strip() for line in lines if line.strip() and not line.startswith("#")]
 
 
-def commands(run: bool) -> list[object]:
-    return [
-        pytest.param(page, found, id=f"{page.stem}-{i}")
-        for page in PAGES
-        for i, (info, found) in enumerate(blocks(page))
-        if info.startswith("no-test:") != run
-    ]
+def commands(page: Path, run: bool) -> list[str]:
+    return [line for info, lines in blocks(page) if info.startswith("no-test:") != run for line in lines]
 
 
-@pytest.mark.parametrize(("page", "lines"), commands(run=True))
-def test_commands_run(page: Path, lines: list[str], tmp_path: Path) -> None:
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_commands_run(page: Path, tmp_path: Path) -> None:
+    """From the top of the page to its end, as a reader would type them."""
     write_inputs(tmp_path)
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-    for line in lines:
+    for line in commands(page, run=True):
         done = subprocess.run(
             ["bash", "-c", line],
             cwd=tmp_path,
@@ -57,11 +53,11 @@ def test_commands_run(page: Path, lines: list[str], tmp_path: Path) -> None:
         assert "Traceback" not in done.stderr, f"{page.name}: {line}\n{done.stderr}"
 
 
-@pytest.mark.parametrize(("page", "lines"), commands(run=False))
-def test_commands_that_cannot_run_here_name_options_that_exist(page: Path, lines: list[str]) -> None:
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_commands_that_cannot_run_here_name_options_that_exist(page: Path) -> None:
     from tossup.cli import COMMANDS, app
 
-    for line in lines:
+    for line in commands(page, run=False):
         words = shlex.split(line.split("#")[0])
         if words[:1] != ["tossup"]:
             continue

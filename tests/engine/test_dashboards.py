@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 
 import pytest
@@ -39,7 +40,12 @@ def test_wandb_writes_offline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     run = tmp_path / "run"
     train(config(run, steps=2, eval_pool="", log="wandb"), Silent())
     (recorded,) = run.glob("wandb/offline-run-*/run-run.wandb")
-    content = recorded.read_bytes()
+    content = b""
+    for _ in range(600):  # wandb's own process flushes the file; how soon is its business
+        content = recorded.read_bytes()
+        if b"update/loss" in content:
+            break
+        time.sleep(0.1)
     assert FIGURE.encode() in content
     assert b"update/loss" in content
 

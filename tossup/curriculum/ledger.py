@@ -154,7 +154,7 @@ def _scan(folder: Path, kind: str, schema: pl.Schema) -> pl.LazyFrame:
     if not folder.is_dir():
         raise TossupError(f"{folder}: no such ledger folder")
     parts = sorted(folder.glob(f"{kind}-*.parquet"))
-    return pl.scan_parquet(parts, schema=schema) if parts else pl.LazyFrame(schema=schema)
+    return pl.scan_parquet(parts, schema=schema, glob=False) if parts else pl.LazyFrame(schema=schema)
 
 
 def _step_of(path: Path) -> int:

@@ -115,7 +115,7 @@ def _read(path: Path, keys: Sequence[str], mapping: Mapping[str, str], criterion
 def _scan(path: Path) -> pl.LazyFrame:
     kind = suffix(path)
     if kind == ".parquet":
-        return pl.scan_parquet(path)
+        return pl.scan_parquet(path, glob=False)
     if kind in (".jsonl", ".ndjson"):
         return pl.scan_ndjson(path, infer_schema_length=2000)
     if kind == ".csv":

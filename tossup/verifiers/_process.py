@@ -181,12 +181,15 @@ class WorkerProcess:
 
     def _how_it_ended(self) -> str:
         """How a worker that closed its pipes ended, for a person. Not reaped here: `end` still needs its group."""
-        with open_pidfd(self.process.pid) as pidfd:
-            ended = select.poll()
-            ended.register(pidfd, select.POLLIN)
-            if not ended.poll(1000):
-                return "worker closed its pipes"
-        how = os.waitid(os.P_PID, self.process.pid, os.WEXITED | os.WNOWAIT)
+        try:
+            with open_pidfd(self.process.pid) as pidfd:
+                ended = select.poll()
+                ended.register(pidfd, select.POLLIN)
+                if not ended.poll(1000):
+                    return "worker closed its pipes"
+            how = os.waitid(os.P_PID, self.process.pid, os.WEXITED | os.WNOWAIT)
+        except (ProcessLookupError, ChildProcessError):  # another thread has ended and reaped it meanwhile
+            return "worker was ended"
         assert how is not None
         if how.si_code == os.CLD_EXITED:
             return f"worker exited with code {how.si_status}"
@@ -194,8 +197,11 @@ class WorkerProcess:
 
     @property
     def ended(self) -> bool:
-        """Whether the process has ended by itself. It is not reaped here."""
-        return os.waitid(os.P_PID, self.process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+        """Whether the process has ended. It is not reaped here, but another thread may have reaped it."""
+        try:
+            return os.waitid(os.P_PID, self.process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+        except ChildProcessError:
+            return True
 
     def end(self) -> None:
         """End the process and whatever it started, and leave no zombie. Safe from any thread and to call twice."""
