@@ -18,7 +18,7 @@ from tossup.curriculum.ledger import scan_ledger
 from tossup.curriculum.pool import Pool, read_pool
 from tossup.engine import arithmetic
 from tossup.engine.config import CurateConfig, load
-from tossup.engine.curate import curate, parse_band
+from tossup.engine.curate import _in_words, curate, parse_band
 from tossup.records import Problem, TossupError
 
 POOL = "builtin:arithmetic/train"
@@ -143,3 +143,17 @@ def test_a_pool_beyond_the_model_is_said_plainly(tmp_path: Path) -> None:
     assert "solved none of the 5 problems" in report["verdict"]
     assert report["never_solved"] == 5
     assert json.loads((tmp_path / "out.jsonl").read_text().split("\n")[0])["attempts"] == 4
+
+
+@pytest.mark.parametrize(("toss_ups", "hardly"), [(3, True), (300, False)])
+def test_a_few_lucky_guesses_do_not_make_a_pool_useful(toss_ups: int, hardly: bool) -> None:
+    totals = {
+        "problems": 2048,
+        "judged": 2048,
+        "toss_ups": toss_ups,
+        "always_solved": 0,
+        "never_solved": 2048 - toss_ups,
+    }
+    words = _in_words(totals)
+    assert words.startswith("Hardly anything") == hardly
+    assert f"{toss_ups} of 2,048" in words

@@ -19,6 +19,9 @@ from tossup.engine.metrics import undecided_reasons
 from tossup.engine.pools import learned
 from tossup.records import TossupError
 
+FEW = 0.01
+"""Below this share of toss-ups a pool is as good as useless to the model, and the report says so."""
+
 
 class Band(NamedTuple):
     """A band of success rates, both ends in it."""
@@ -120,7 +123,9 @@ def _in_words(totals: dict[str, Any]) -> str:
             f"The model solved all of the {judged:,} problems every time: every group would be all right, and nothing in "
             "this pool can train it."
         )
-    return (
+    found = (
         f"{totals['toss_ups']:,} of {n:,} problems gave both right and wrong answers and can train this model now; "
         f"{totals['always_solved']:,} were always solved, {totals['never_solved']:,} never."
     )
+    few = totals["toss_ups"] < FEW * judged
+    return f"Hardly anything here can train this model: {found}" if few else found
