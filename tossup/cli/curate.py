@@ -10,8 +10,8 @@ from rich.markup import escape
 from rich.table import Table
 
 from tossup.cli.checking import look_over, print_findings
-from tossup.cli.console import console, json_option, out, print_json, print_undecided, progress_bar, say
-from tossup.cli.measuring import Look
+from tossup.cli.console import json_option, out, print_json, print_undecided, say
+from tossup.cli.measuring import shown
 from tossup.cli.options import config_options, configured, overrides_of
 from tossup.engine.config import CurateConfig
 
@@ -43,14 +43,7 @@ def command(pool: str, check_only: bool, against: tuple[str, ...], as_json: bool
         say(f"{found.total:,} findings in the pool before sampling (see --check-only): {found.in_words()}")
     from tossup.engine.curate import curate
 
-    with progress_bar(rate="speed") as progress:
-        try:
-            result = curate(config, Look(progress))
-        except KeyboardInterrupt:
-            console.print(
-                "interrupted; what was measured is saved: the same command goes on from there", soft_wrap=True
-            )
-            raise
+    result = shown(lambda look: curate(config, look))
     if as_json:
         print_json(result)
         return

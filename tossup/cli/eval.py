@@ -9,8 +9,8 @@ import rich_click as click
 from rich.markup import escape
 from rich.table import Table
 
-from tossup.cli.console import console, json_option, out, print_json, progress_bar, say
-from tossup.cli.measuring import Look
+from tossup.cli.console import json_option, out, print_json, say
+from tossup.cli.measuring import shown
 from tossup.cli.options import config_options, configured, overrides_of
 from tossup.engine.config import EvaluateConfig
 
@@ -32,14 +32,7 @@ def command(model: str, as_json: bool, **overrides: Any) -> None:
     from tossup.engine.evaluate import evaluate
 
     config = configured(EvaluateConfig, None, {"model": model} | overrides_of(overrides))
-    with progress_bar(rate="speed") as progress:
-        try:
-            result = evaluate(config, Look(progress))
-        except KeyboardInterrupt:
-            console.print(
-                "interrupted; what was measured is saved: the same command goes on from there", soft_wrap=True
-            )
-            raise
+    result = shown(lambda look: evaluate(config, look))
     if as_json:
         print_json(result)
         return

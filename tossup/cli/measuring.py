@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
+from typing import Any
 
 from rich.progress import Progress, TaskID
 
-from tossup.cli.console import say
+from tossup.cli.console import console, progress_bar, say
 
 
 class Look:
@@ -34,3 +36,15 @@ class Look:
         speed = self.tokens / max(time.monotonic() - self.begun, 1e-9)
         if self.task is not None:
             self.progress.update(self.task, advance=problems, speed=f"{speed:,.0f} tok/s")
+
+
+def shown(job: Callable[[Look], dict[str, Any]]) -> dict[str, Any]:
+    """Do a measuring job under a progress bar; an interrupt says how to go on, and goes on itself."""
+    with progress_bar(rate="speed") as progress:
+        try:
+            return job(Look(progress))
+        except KeyboardInterrupt:
+            console.print(
+                "interrupted; what was measured is saved: the same command goes on from there", soft_wrap=True
+            )
+            raise
