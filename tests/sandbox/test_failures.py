@@ -251,9 +251,13 @@ def test_a_worker_outlives_the_thread_that_started_it(box: Sandbox) -> None:
 def test_an_interrupt_ends_the_run(box: Sandbox) -> None:
     box.run("pass")
     pids = processes(box)
-    threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()
-    with pytest.raises(KeyboardInterrupt):
-        box.run("import time; time.sleep(600)")
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a job in the background starts with it ignored
+    try:
+        threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()
+        with pytest.raises(KeyboardInterrupt):
+            box.run("import time; time.sleep(600)")
+    finally:
+        signal.signal(signal.SIGINT, before)
     assert gone(pids)
     assert box.run("print(1)").stdout == b"1\n"
 
