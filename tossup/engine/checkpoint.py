@@ -16,7 +16,7 @@ import torch
 from tossup.curriculum import atomic
 from tossup.records import TossupError
 
-NAME = re.compile(r"step-(\d{8})\.pt")
+NAME = re.compile(r"step-\d{8}\.pt")
 
 
 def save(folder: Path, step: int, state: dict[str, Any], keep: int) -> Path:
@@ -43,14 +43,6 @@ def latest(folder: Path) -> Path | None:
     """The newest checkpoint, or None."""
     found = _all(folder)
     return found[-1] if found else None
-
-
-def step_of(path: Path) -> int:
-    """The number of steps that a checkpoint has seen."""
-    match = NAME.fullmatch(path.name)
-    if match is None:
-        raise ValueError(f"not a checkpoint's name: {path.name}")
-    return int(match.group(1))
 
 
 def read(path: Path, device: torch.device) -> dict[str, Any]:
