@@ -208,6 +208,26 @@ def test_self_check(tossup, tmp_path):
     assert summary["reasons"][1]["example"] == "b"
 
 
+def test_self_check_of_a_file_that_mixes_formats(tossup, tmp_path):
+    add, total = "def add(a, b):\n    return a + b\n", "print(sum(map(int, input().split())))"
+    runs = {"inputs": ["2 3\n"], "outputs": ["5\n"]}
+    check = "def check(candidate):\n    assert candidate(2, 3) == 5\n"
+    pool = rows_file(
+        tmp_path / "pool.jsonl",
+        {"id": "a", "format": "mbpp", "prompt": "Add.", "test_list": ["assert add(2, 3) == 5"], "code": add},
+        {"id": "b", "format": "apps", "question": "Add.", "input_output": runs, "code": total},
+        {"id": "c", "format": "stdin", "prompt": "Add.", **runs, "limits": {"cpu_seconds": 2}, "code": total},
+        {"id": "d", "format": "stdin", "prompt": "Add.", **runs, "limits": {"memory_mb": 256}, "code": "print(6)"},
+        {"id": "e", "format": "humaneval", "prompt": "", "entry_point": "add", "test": check, "code": add},
+        {"id": "f", "format": "stdin", "prompt": "Add.", **runs, "limits": {"patience": 1}, "code": total},
+    )
+    judged = tmp_path / "judged.jsonl"
+    assert tossup("--self-check", pool, "--out", judged)[0] == 0
+    rulings = {row["id"]: row["verdict"] for row in map(json.loads, judged.read_text().splitlines())}
+    assert [rulings[name]["ruling"] for name in "abcdef"] == ["correct"] * 3 + ["wrong", "correct", "undecided"]
+    assert "unknown limits ['patience']" in rulings["f"]["reason"]
+
+
 def test_rare_reasons_share_a_line(tossup, tmp_path, monkeypatch):
     monkeypatch.setattr("tossup.cli._verifying.SHOWN", 1)
     rows = [{"response": r, "gold": g, "verifier": "exact"} for r, g in [("7", "7"), ("", "7"), ("", "7"), ("8", "7")]]

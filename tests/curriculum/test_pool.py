@@ -9,9 +9,12 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tossup.curriculum.pool import Pool, read_pool
 from tossup.curriculum.reading import FIELDS
+from tossup.curriculum.sources import as_text, column_of
 from tossup.records import TossupError, content_id
 
 ROWS = [
@@ -69,6 +72,27 @@ def test_keys_of_several_types_stay_what_was_written(tmp_path: Path) -> None:
     rows = [{"problem": "q", "answer": a} for a in (7, "x+1", 2.5, True, big, ["1", "2"], None)]
     pool = read_pool(jsonl(tmp_path / "p.jsonl", rows))
     assert [p.reference for p in pool] == ["7", "x+1", "2.5", "true", str(big), '["1", "2"]', ""]
+
+
+scalars = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=3)
+nested = st.recursive(
+    scalars, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from("abc"), inner), max_leaves=6
+)
+
+
+def same(column: Any, written: Any) -> bool:
+    """Whether a column's value is what was written: a record may have further keys that are null, a number be a float."""
+    if isinstance(written, dict) and isinstance(column, dict):
+        return all(same(column[key], written.get(key)) for key in {*column, *written})
+    if isinstance(written, list) and isinstance(column, list):
+        return len(column) == len(written) and all(map(same, column, written))
+    return bool(column == written)
+
+
+@given(st.lists(nested, min_size=1, max_size=5))
+def test_no_value_of_a_column_is_lost(values: list[Any]) -> None:
+    for column, written in zip(column_of("x", values).to_list(), values, strict=True):
+        assert same(column, written) or column == as_text(written)
 
 
 def test_text_in_csv_is_never_read_as_a_number(tmp_path: Path) -> None:

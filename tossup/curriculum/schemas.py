@@ -4,27 +4,21 @@ One table, `SCHEMAS`, tried in order; the first whose columns are all there read
 case (AIME publishes `Problem`, SVAMP `Body`). Columns that no problem needs stay as `meta`; columns in `uses` do not:
 they went into the prompt or the reference, or they are bulk such as hundreds of worked programs.
 
-References of code problems are JSON text: an object whose `format` says how the tests are run (`humaneval`, `mbpp`,
-`apps_stdin`, ...) beside the fields that this format has.
+Rows of programming problems are read by `code_rows`.
 """
 
 from __future__ import annotations
 
-import base64
-import io
 import json
-import pickle
 import re
-import zlib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from tossup.curriculum import code_rows
+from tossup.curriculum.code_rows import Row
 from tossup.curriculum.sources import as_text
 from tossup.records import Prompt, TossupError
-
-Row = Mapping[str, Any]
-"""One row of a source, its keys in lower case."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,11 +86,6 @@ def _chat_in(text: str) -> Prompt | None:
     return messages(value) if is_chat else None
 
 
-def first_of(row: Row, names: Iterable[str]) -> Any:
-    """The value of the first of these columns that the source has."""
-    return next((row[name] for name in names if name in row), None)
-
-
 def _answer_text(value: Any) -> str:
     if isinstance(value, list):
         return ", ".join(_answer_text(v) for v in value)
@@ -105,77 +94,6 @@ def _answer_text(value: Any) -> str:
 
 def _text(name: str) -> Callable[[Row], str]:
     return lambda row: as_text(row.get(name)) or ""
-
-
-def _tests(form: str, **fields: Any) -> str:
-    return json.dumps({"format": form, **fields}, ensure_ascii=False)
-
-
-def _humaneval(row: Row) -> str:
-    form = "humanevalplus" if "assertion(" in row["test"] else "humaneval"
-    return _tests(form, prompt=row["prompt"], entry_point=row["entry_point"], test=row["test"])
-
-
-def _leetcode(row: Row) -> str:
-    tests = f"{row['test']}\n\ncheck({row['entry_point']})"
-    return _tests("leetcode_asserts", imports=row["prompt"], entry=row["entry_point"].rsplit(".", 1)[-1], tests=tests)
-
-
-def _mbpp_prompt(row: Row) -> str:
-    asserts = "\n".join(row["test_list"])
-    return f"{first_of(row, ('text', 'prompt'))}\nYour code should pass these tests:\n\n{asserts}"
-
-
-def _mbpp(row: Row) -> str:
-    statement = first_of(row, ("text", "prompt"))
-    if row.get("test"):
-        return _tests("mbppplus", prompt=statement, test_list=list(row["test_list"]), test=row["test"])
-    setup = row.get("test_setup_code") or "\n".join(row.get("test_imports") or ())
-    return _tests("mbpp", text=statement, test_setup_code=setup, test_list=list(row["test_list"]))
-
-
-def _with_starter(statement: str, starter: str | None) -> str:
-    return f"{statement}\n\nStart from this code:\n\n{starter}" if starter and starter.strip() else statement
-
-
-def _apps(row: Row) -> str:
-    cases = row["input_output"]
-    cases = json.loads(cases) if isinstance(cases, str) and cases.strip() else cases
-    if not cases:
-        return ""
-    return _tests("apps_call" if cases.get("fn_name") else "apps_stdin", imports="", input_output=cases)
-
-
-def _code_contests(row: Row) -> str:
-    tests = [row.get(name) or {} for name in ("public_tests", "private_tests", "generated_tests")]
-    cases = {f"{end}s": [text for part in tests for text in part.get(end) or ()] for end in ("input", "output")}
-    return _tests("codecontests_stdin", imports="", input_output=cases)
-
-
-class _NoGlobals(pickle.Unpickler):
-    """LiveCodeBench packs its private tests as a pickle of one JSON string; a pickle that names a class is refused."""
-
-    def find_class(self, module_name: str, global_name: str) -> Any:
-        raise TossupError(f"private_test_cases name {module_name}.{global_name}: refused, tests are plain JSON")
-
-
-def _livecodebench_cases(text: str | None) -> list[dict[str, Any]]:
-    if not text:
-        return []
-    if not text.lstrip().startswith("["):
-        text = str(_NoGlobals(io.BytesIO(zlib.decompress(base64.b64decode(text)))).load())
-    return list(json.loads(text))
-
-
-def _livecodebench(row: Row) -> str:
-    public = _livecodebench_cases(row.get("public_test_cases"))
-    cases = public + _livecodebench_cases(row.get("private_test_cases"))
-    metadata = row.get("metadata") or "{}"
-    name = (json.loads(metadata) if isinstance(metadata, str) else metadata).get("func_name")
-    tests = {"inputs": [c["input"] for c in cases], "outputs": [c["output"] for c in cases]}
-    if name:
-        return _tests("lcb_functional", imports="", public=len(public), input_output={"fn_name": name, **tests})
-    return _tests("codecontests_stdin", imports="", input_output=tests)
 
 
 def _crux_prompt(row: Row) -> str:
@@ -201,24 +119,26 @@ SCHEMAS = (
         "LeetCode",
         "query prompt entry_point test",
         prompt=_text("query"),
-        reference=_leetcode,
+        reference=code_rows.leetcode,
         verifier="code",
     ),
-    _schema("HumanEval", "prompt entry_point test", prompt=_text("prompt"), reference=_humaneval, verifier="code"),
+    _schema(
+        "HumanEval", "prompt entry_point test", prompt=_text("prompt"), reference=code_rows.humaneval, verifier="code"
+    ),
     _schema(
         "MBPP",
         "test_list",
         "text prompt test test_setup_code test_imports challenge_test_list",
-        prompt=_mbpp_prompt,
-        reference=_mbpp,
+        prompt=code_rows.mbpp_prompt,
+        reference=code_rows.mbpp,
         verifier="code",
     ),
     _schema(
         "LiveCodeBench",
         "question_content public_test_cases",
         "private_test_cases metadata starter_code",
-        prompt=lambda r: _with_starter(r["question_content"], r.get("starter_code")),
-        reference=_livecodebench,
+        prompt=lambda r: code_rows.with_starter(r["question_content"], r.get("starter_code")),
+        reference=code_rows.livecodebench,
         verifier="code",
     ),
     _schema(
@@ -226,15 +146,15 @@ SCHEMAS = (
         "description private_tests",
         "public_tests generated_tests solutions incorrect_solutions",
         prompt=_text("description"),
-        reference=_code_contests,
+        reference=code_rows.code_contests,
         verifier="code",
     ),
     _schema(
         "APPS and TACO",
         "question input_output",
         "starter_code solutions",
-        prompt=lambda r: _with_starter(r["question"], r.get("starter_code")),
-        reference=_apps,
+        prompt=lambda r: code_rows.with_starter(r["question"], r.get("starter_code")),
+        reference=code_rows.apps,
         verifier="code",
     ),
     _schema("CRUXEval", "code input output", prompt=_crux_prompt, reference=_text("output"), verifier="exact"),
@@ -247,6 +167,21 @@ SCHEMAS = (
     ),
 )
 """The sets with columns of their own. Sets of a prompt and an answer under usual names need no entry: see `plain`."""
+
+
+def by_format(columns: frozenset[str]) -> Schema | None:
+    """Programming problems that name their `format` row by row, so that one file may mix them."""
+    if "format" not in columns or not columns & code_rows.TESTS:
+        return None
+    prompts = frozenset(code_rows.STATEMENTS) & columns
+    return Schema(
+        "problems with a format",
+        frozenset({"format"}),
+        code_rows.prompt_by_format,
+        code_rows.tests_by_format,
+        verifier="code",
+        uses=code_rows.FIELDS | prompts,
+    )
 
 
 def plain(columns: Iterable[str]) -> Schema | None:
@@ -273,4 +208,5 @@ def plain(columns: Iterable[str]) -> Schema | None:
 def schema_for(columns: Iterable[str]) -> Schema | None:
     """The schema that reads a source with these columns (lower case), or None."""
     there = frozenset(columns)
-    return next((s for s in SCHEMAS if s.needs <= there), None) or plain(there)
+    published = next((s for s in SCHEMAS if s.needs <= there), None)
+    return (by_format(there) if "reference" not in there else None) or published or plain(there)

@@ -11,7 +11,8 @@ from __future__ import annotations
 import gzip
 import io
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,18 @@ from tossup.records import TossupError
 
 SUFFIXES = (".parquet", ".jsonl", ".ndjson", ".json", ".csv")
 """What `read_table` reads, each also with `.gz` behind it."""
+
+SCALARS: dict[frozenset[type], pl.DataType] = {
+    frozenset(): pl.Null(),
+    frozenset({bool}): pl.Boolean(),
+    frozenset({int}): pl.Int64(),
+    frozenset({float}): pl.Float64(),
+    frozenset({int, float}): pl.Float64(),
+    frozenset({str}): pl.String(),
+}
+
+MOST_KEYS = 64
+"""Objects with more different keys than this are a mapping, not a record, and stay JSON text."""
 
 
 def read_table(source: str | Path) -> pl.DataFrame:
@@ -80,13 +93,35 @@ def frame_of_rows(rows: Sequence[dict[str, Any]]) -> pl.DataFrame:
 
 def column_of(name: str, values: list[Any]) -> pl.Series:
     """One column, typed where its values agree and JSON text where they do not."""
-    kinds = {type(v) for v in values if v is not None}
-    if kinds <= {int, float} or len(kinds) == 1:
+    dtype = type_of(values)
+    if dtype is not None:
         try:
-            return pl.Series(name, values, strict=not kinds >= {int, float})
+            return pl.Series(name, values, dtype=dtype, strict=False)
         except (pl.exceptions.PolarsError, TypeError, OverflowError):
-            pass  # nested values that disagree, or integers beyond 64 bits: text keeps them whole
+            pass  # what polars cannot hold after all, such as integers beyond 64 bits: text keeps it whole
     return pl.Series(name, [as_text(v) for v in values], dtype=pl.String)
+
+
+def type_of(values: Iterable[Any]) -> pl.DataType | None:
+    """The type that holds all of these JSON values whole, at every depth; None where they disagree.
+
+    polars' own inference goes by the first value: later objects lose the keys that it lacks, later numbers their fraction.
+    """
+    there = [v for v in values if v is not None]
+    kinds = {type(v) for v in there}
+    if kinds == {list}:
+        inner = type_of(chain.from_iterable(there))
+        return None if inner is None else pl.List(inner)
+    if kinds == {dict}:
+        keys = dict.fromkeys(chain.from_iterable(there))
+        fields = {key: type_of(v.get(key) for v in there) for key in keys}
+        if not keys or len(keys) > MOST_KEYS or None in fields.values():
+            return None
+        return pl.Struct({key: dtype for key, dtype in fields.items() if dtype is not None})
+    whole = 2**53 if float in kinds else 2**63 - 1  # beyond it a double, or 64 bits, cannot hold an integer
+    if int in kinds and any(abs(v) > whole for v in there if type(v) is int):
+        return None
+    return SCALARS.get(frozenset(kinds))
 
 
 def as_text(value: Any) -> str | None:
