@@ -5,6 +5,11 @@
 recipe  the built-in model and pool, 32 problems x 8 answers of at most 16 tokens, uniform draws, exact-match reward
 wide    a random model of 0.87 million parameters, 32 x 8 answers of 64 tokens; half of the groups are made degenerate
 
+Two further cases print tables of their own, see `benchmarks/learning.py` and `benchmarks/vocabulary.py`:
+
+    python -m benchmarks.engine --case learning --trl-python … [--steps 100] [--seeds 3]
+    python -m benchmarks.engine --case vocabulary
+
 Both take one optimizer step a batch, on policy, one thread, float32, no KL. Each case runs in a process of its own, one after
 the other; CPU time is the process's own (time.process_time), the median over steps after two steps of warm-up. TRL runs from
 its own environment: `pip install torch==2.13.0 trl==1.16.0`.
@@ -212,10 +217,21 @@ def main() -> None:
     parser.add_argument("--trl-python", help="the Python of an environment with TRL; without it, ours alone")
     parser.add_argument("--steps", type=int, default=12)
     parser.add_argument("--case", default="recipe,wide")
+    parser.add_argument("--seeds", type=int, default=3, help="of the case learning")
     parser.add_argument("--child", nargs=2, metavar=("SIDE", "FOLDER"), help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.child:
         child(args.child[0], args.case, args.steps, Path(args.child[1]))
+        return
+    if args.case == "learning":
+        from benchmarks import learning
+
+        learning.report(args.trl_python, args.steps, args.seeds)
+        return
+    if args.case == "vocabulary":
+        from benchmarks import vocabulary
+
+        vocabulary.report()
         return
     sides = {"ours": sys.executable} | ({"trl": args.trl_python} if args.trl_python else {})
     print(f"{platform.machine()}, Python {platform.python_version()}, one thread, {date.today()}\n")
