@@ -30,7 +30,7 @@ COMMANDS = {
 }
 """Name -> the line in `tossup --help`. `tossup.cli.NAME.command` is the command."""
 
-EXTRAS = {"torch": "train", "transformers": "train", "safetensors": "train", "datasets": "hf"}
+EXTRAS = {"torch": "train", "transformers": "train", "safetensors": "train", "datasets": "hf", "ray": "ray"}
 """Package that may be missing -> the extra that brings it."""
 
 

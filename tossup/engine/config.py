@@ -56,6 +56,7 @@ class CurriculumConfig(Section):
     rest: int = Field(10, ge=0, description="steps after a visit in which a problem is drawn by the uniform share only")
     refill: bool = Field(False, description="generate further waves until problems_per_step groups are informative")
     max_waves: int = Field(4, ge=1, description="the most waves of a step when refilling")
+    full_waves: bool = Field(False, description="refill by whole waves (DAPO's way), not by what is missing")
     max_age: int = Field(1, ge=0, description="steps that a surplus informative group may wait for a batch")
     patience: int = Field(512, ge=1, description="stop after this many groups in a row without an informative one")
 
@@ -163,6 +164,10 @@ class MeasureConfig(Section):
     dtype: Literal["auto", "float32", "bfloat16"] = Field("auto", description="compute type; weights stay float32")
     threads: int = Field(0, ge=0, description="CPU threads of torch; 0: one for tiny models, else torch's choice")
     save_text: bool = Field(False, description="keep the answers' text beside the ledger")
+    ray: bool = Field(False, description="sample on a Ray cluster: that of RAY_ADDRESS, or the one on this machine")
+    workers: int = Field(
+        0, ge=0, description="with --ray: workers; 0: one a GPU, or without GPUs one for --threads CPUs"
+    )
     sampling: SamplingConfig = SamplingConfig()
 
 
@@ -182,7 +187,7 @@ class EvaluateConfig(MeasureConfig):
 
 FREE_TO_CHANGE = frozenset(
     {"steps", "token_budget", "out", "save_every", "keep_checkpoints", "threads", "save_text", "log", "project"}
-    | {"keep", "limit", "k"}
+    | {"keep", "limit", "k", "ray", "workers"}
 )
 """Settings that a resumed run may change: they do not touch what the next step computes."""
 

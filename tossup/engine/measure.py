@@ -2,22 +2,25 @@
 
 Problems are taken in the order of the pool, a batch at a time; each batch becomes one part of the ledger, written whole or
 not at all. A killed job loses the batch in flight: started again, it skips what the ledger holds and goes on, and since the
-seed of a batch is a function of its number, it samples what it would have sampled.
+seed of a batch is a function of its number, it samples what it would have sampled. Batches are done in this process or by
+the workers of a Ray cluster, see `chunks`; only this process writes.
 """
 
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Protocol
 
 from tossup.curriculum.gate import fates
 from tossup.curriculum.ledger import Ledger
 from tossup.curriculum.pool import Pool
 from tossup.engine import inputs
+from tossup.engine.chunks import Chunk, Execute, Here
 from tossup.engine.config import MeasureConfig
-from tossup.engine.policy import load, set_threads
 from tossup.engine.pools import open_pool
-from tossup.engine.rollouts import sample_groups, stream
+from tossup.engine.rollouts import stream
 from tossup.records import Fate, Group
 
 MEASURE_STREAM = 3
@@ -55,21 +58,34 @@ def measure(config: MeasureConfig, pool: Pool, ledger: Ledger, watcher: Watcher)
     watcher.started(len(pool), len(pool) - sum(len(ids[b * size : (b + 1) * size]) for b in todo))
     if not todo:
         return 0.0
-    policy = load(config.model, config.device, config.dtype)
-    set_threads(policy, config.threads)
-    for b in todo:
-        rows = range(b * size, min(len(pool), (b + 1) * size))
-        groups, _ = sample_groups(
-            policy,
-            [pool[i] for i in rows],
-            config.sampling,
-            group_size=config.samples,
-            seed=stream(config.seed, MEASURE_STREAM, b),
-            first_id=b * size,
-        )
-        ledger.append(b, [(group, _measured_fates(group)) for group in groups])
-        watcher.measured(len(groups), sum(len(r.response_ids) for g in groups for r in g.rollouts))
+    with workers(config, watcher) as execute:
+        for chunk, groups in execute(_chunk(config, pool, b, size) for b in todo):
+            ledger.append(chunk.number, [(group, _measured_fates(group)) for group in groups])
+            watcher.measured(len(groups), sum(len(r.response_ids) for g in groups for r in g.rollouts))
     return time.perf_counter() - begun
+
+
+@contextmanager
+def workers(config: MeasureConfig, watcher: Watcher) -> Iterator[Execute]:
+    """Whoever does the chunks: this process, or with `config.ray` the workers of a cluster."""
+    if not config.ray:
+        yield Here(config)
+        return
+    from tossup.engine.ray_pool import on_ray
+
+    with on_ray(config, inputs.of_model(config.model), watcher) as execute:
+        yield execute
+
+
+def _chunk(config: MeasureConfig, pool: Pool, number: int, size: int) -> Chunk:
+    rows = range(number * size, min(len(pool), (number + 1) * size))
+    return Chunk(
+        number=number,
+        problems=tuple(pool[i] for i in rows),
+        samples=config.samples,
+        seed=stream(config.seed, MEASURE_STREAM, number),
+        first_id=number * size,
+    )
 
 
 def _measured_fates(group: Group) -> tuple[Fate, ...]:
