@@ -111,6 +111,7 @@ class Run:
             groups=min(config.rollout.problems_per_step, len(self.pool)),
             refill=config.curriculum.refill,
             max_waves=config.curriculum.max_waves,
+            by_yield=not config.curriculum.full_waves,
             max_age=config.curriculum.max_age,
             patience=config.curriculum.patience,
         )
