@@ -15,6 +15,7 @@ import pytest
 
 from tossup.records import TossupError
 from tossup.verifiers import workers
+from tossup.verifiers.cpus import SIZE_VARIABLE
 from tossup.verifiers.workers import Outcome, Workers
 
 HANG = "10 ** 10 ** 10"
@@ -363,11 +364,11 @@ def test_a_function_that_does_not_load_is_an_error_that_names_it(function):
 
 
 def test_the_size_comes_from_the_machine_or_the_environment(monkeypatch):
-    monkeypatch.delenv(workers.SIZE_VARIABLE, raising=False)
+    monkeypatch.delenv(SIZE_VARIABLE, raising=False)
     assert 1 <= Workers("math:sqrt").size <= os.cpu_count()
-    monkeypatch.setenv(workers.SIZE_VARIABLE, "5")
+    monkeypatch.setenv(SIZE_VARIABLE, "5")
     assert Workers("math:sqrt").size == 5
     for text in ["0", "-1", "many", "2.5", "٣"]:
-        monkeypatch.setenv(workers.SIZE_VARIABLE, text)
+        monkeypatch.setenv(SIZE_VARIABLE, text)
         with pytest.raises(TossupError, match="TOSSUP_WORKERS is"):
             Workers("math:sqrt")

@@ -15,8 +15,9 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import replace
 
 from tossup.records import Problem, TossupError, Verdict, undecided
+from tossup.verifiers.cpus import default_size
 from tossup.verifiers.registry import Judge, Verifier, close, get
-from tossup.verifiers.workers import WouldWait, default_size, without_waiting
+from tossup.verifiers.workers import WouldWait, without_waiting
 
 __all__ = ["Verifier", "averify", "close", "get", "verify", "verify_many"]
 

@@ -9,7 +9,8 @@ or more, and in the rare rest by SymPy in a process that can be killed. The path
 
     extract, announced      where the final answer stands, strictly (prose: values in a line of text)
     exact                   plain numbers: one regular expression, exact arithmetic
-    lexer, grammar, ...     text -> tree (cursor, atoms, brackets, numerals, operators, reading)
+    spelling                answers that are written alike
+    lexer, grammar, ...     text -> tree (cursor, factors, atoms, brackets, numerals, operators, reading)
     equivalence             tree against tree (values, scalars, lists, sets, vectors, relations, units, words)
     numeric, evaluator      exact and high-precision values
     slow                    SymPy, in a worker process
@@ -73,6 +74,7 @@ from tossup.verifiers.math.limits import Oversized, Unreadable
 from tossup.verifiers.math.numeric import has_value
 from tossup.verifiers.math.reading import parse
 from tossup.verifiers.math.scalars import ROUNDED_DIGITS
+from tossup.verifiers.math.spelling import same_text, undelimited
 from tossup.verifiers.math.tree import SCALARS, Group, Node, Num, Quantity, Text
 from tossup.verifiers.workers import Workers
 
@@ -112,7 +114,7 @@ def judge(response: str, reference: str) -> Verdict:
 @lru_cache(maxsize=4096)
 def read_reference(text: str) -> Reference:
     """An answer key in all the ways that we use it."""
-    stripped = _undelimited(text)
+    stripped = undelimited(text)
     node, trouble = _read(stripped)
     if not stripped:
         trouble = "the reference is empty"
@@ -125,22 +127,6 @@ def read_reference(text: str) -> Reference:
         node=node,
         trouble=trouble,
     )
-
-
-def _undelimited(text: str) -> str:
-    """The text without surrounding dollar signs, boxes and spaces."""
-    text = text.strip()
-    if text.startswith("\\boxed{") and text.endswith("}"):
-        text = text[7:-1].strip()
-    for mark in ("**", "`", '"', "$"):
-        if (
-            text.startswith(mark)
-            and text.endswith(mark)
-            and len(text) > 2 * len(mark)
-            and mark not in text[len(mark) : -len(mark)]
-        ):
-            text = text[len(mark) : -len(mark)].strip()
-    return text
 
 
 def _read(text: str) -> tuple[Node | None, str]:
@@ -212,8 +198,8 @@ def _readings(found: Found, gold: Reference) -> list[str]:
 
 def _one(text: str, gold: Reference, how: str) -> Verdict:
     """One reading of the answer against the reference."""
-    text = _undelimited(text)
-    if _same_text(text, gold.text):
+    text = undelimited(text)
+    if same_text(text, gold.text):
         return correct(f"{how}: written like the reference", text)
     if text.rstrip(" })$.").endswith("?") and "?" not in gold.text:
         return wrong(f"{how}: a question mark after the answer", text)
@@ -286,28 +272,6 @@ def _slowly(text: str, gold: Reference, how: str, rule: str) -> Verdict:
 def _workers() -> Workers:
     """The shared pool, started when the first answer needs it."""
     return Workers("tossup.verifiers.math.slow:decide", timeout_s=SLOW_SECONDS)
-
-
-def _same_text(text: str, reference: str) -> bool:
-    """Equality up to spaces and typesetting."""
-    return _squeezed(text) == _squeezed(reference)
-
-
-_SPACES = re.compile(r"(?<![A-Za-z0-9])\s+|\s+(?![A-Za-z0-9])")
-
-
-def _squeezed(text: str) -> str:
-    """The text without spaces, `\\left`, `\\right` and the `d` of `\\dfrac`."""
-    for mark, instead in (
-        ("\\left", ""),
-        ("\\right", ""),
-        ("\\dfrac", "\\frac"),
-        ("\\tfrac", "\\frac"),
-        ("\\,", " "),
-        ("\\!", " "),
-    ):
-        text = text.replace(mark, instead)
-    return _SPACES.sub("", text).rstrip(".")
 
 
 def _short(text: str) -> str:

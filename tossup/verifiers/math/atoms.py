@@ -28,7 +28,7 @@ from tossup.verifiers.math.tree import (
 from tossup.verifiers.math.words import bare_words, names
 
 if TYPE_CHECKING:
-    from tossup.verifiers.math.grammar import Parser
+    from tossup.verifiers.math.factors import Factors
 
 _APPLIED = frozenset("fghFGH") | {"phi", "psi", "Phi", "varphi"}
 _EMPTY = Group("{", "}", ())
@@ -54,7 +54,7 @@ _SEPARATORS = frozenset({",", ";", "and", "or", "=", "\\\\", "{", "&"})
 _CALLS = names("id int len str sum set map any all hex oct bin ord chr dir pow max min abs gcd lcm det")
 
 
-def atom(p: Parser) -> Node:
+def atom(p: Factors) -> Node:
     """One indivisible part."""
     token = p.take()
     kind, value = token
@@ -80,7 +80,7 @@ def atom(p: Parser) -> Node:
     raise Unreadable(f"{value!r} where a value should stand" if token is not END else "the answer breaks off")
 
 
-def letter(p: Parser, name: str) -> Node:
+def letter(p: Factors, name: str) -> Node:
     """A variable, a constant, or the application of a function letter."""
     while p.accept("'"):
         name += "'"
@@ -105,7 +105,7 @@ def letter(p: Parser, name: str) -> Node:
     return Sym(name)
 
 
-def _point(p: Parser) -> Node | None:
+def _point(p: Factors) -> Node | None:
     """The coordinates of a point with its letter, `P(3, -4)`, where that is the whole answer; else None."""
     start = p.index
     inner = group(p, p.take().value)
@@ -115,7 +115,7 @@ def _point(p: Parser) -> Node | None:
     return None
 
 
-def _combination(p: Parser) -> Node | None:
+def _combination(p: Factors) -> Node | None:
     """`C(10, 3)` and `C(2n, n)`: the number of combinations; None when other things stand in the brackets."""
     start = p.index
     inner = group(p, p.take().value)
@@ -127,7 +127,7 @@ def _combination(p: Parser) -> Node | None:
     return None
 
 
-def _defines(p: Parser, name: str) -> int | None:
+def _defines(p: Factors, name: str) -> int | None:
     """Where the parenthesis closes in `y(t) =` and `P(X > 2) =`, names of what the equation gives; else None.
 
     A small letter is a name only before letters alone: `x(x+1) = 6` is an equation.
@@ -150,7 +150,7 @@ def _defines(p: Parser, name: str) -> int | None:
     return None
 
 
-def _forbid_call(p: Parser) -> None:
+def _forbid_call(p: Factors) -> None:
     """Refuse `len(...)` and the like, which the lexer split into letters."""
     run, index = "", p.index - 1
     while index >= 0 and p.tokens[index].kind == "id" and len(run) < 4:
@@ -160,14 +160,14 @@ def _forbid_call(p: Parser) -> None:
         raise Unreadable("program text")
 
 
-def applied(p: Parser, name: str) -> Node:
+def applied(p: Factors, name: str) -> Node:
     """`f(x)`: an unknown function of its arguments."""
     inner = group(p, p.take().value)
     arguments = inner.items if isinstance(inner, Group) else (inner,)
     return Opaque(name, arguments)
 
 
-def words(p: Parser, text: str) -> Node:
+def words(p: Factors, text: str) -> Node:
     """Words at the place of a value: a name, a label, or an answer in words."""
     parts = [text]
     while p.token.kind == "text":
@@ -184,7 +184,7 @@ def words(p: Parser, text: str) -> Node:
     raise Unreadable("words before the value")
 
 
-def command(p: Parser, name: str) -> Node:
+def command(p: Factors, name: str) -> Node:
     """A LaTeX command at the place of a value."""
     if name == "frac":
         return fraction(p)
@@ -219,7 +219,7 @@ def command(p: Parser, name: str) -> Node:
     raise Unreadable(f"\\{name} in an answer")
 
 
-def subscript(p: Parser, node: Node) -> Node:
+def subscript(p: Factors, node: Node) -> Node:
     """A subscript becomes part of the name; a computed one makes an indexed family."""
     p.take()
     p.enter()
@@ -244,7 +244,7 @@ def subscript(p: Parser, node: Node) -> Node:
     return Opaque(node.name, (index,))
 
 
-def _label(p: Parser) -> Node | None:
+def _label(p: Factors) -> Node | None:
     """A subscript that is only a word or the name of an operator, as in `I_{\\max}`."""
     braced = p.at("{")
     index = p.index + braced

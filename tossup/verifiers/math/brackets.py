@@ -16,7 +16,7 @@ from tossup.verifiers.math.tree import (
 )
 
 if TYPE_CHECKING:
-    from tossup.verifiers.math.grammar import Parser
+    from tossup.verifiers.math.factors import Factors
 
 
 _CLOSERS = {"(": (")", "]"), "[": ("]", ")"), "\\{": ("\\}", "}"), "{": ("}",), "langle": ("rangle",)}
@@ -27,7 +27,7 @@ _MATRICES = frozenset({"pmatrix", "bmatrix", "Bmatrix", "matrix", "vmatrix", "Vm
 _LINES = frozenset({"cases", "aligned", "align", "align*", "gathered", "gather", "split"})
 
 
-def group(p: Parser, opening: str) -> Node:
+def group(p: Factors, opening: str) -> Node:
     """What stands between brackets: a value, a tuple, an interval, a set, or nested rows."""
     p.enter()
     outer_bars, p.bars = p.bars, 0
@@ -51,7 +51,7 @@ def group(p: Parser, opening: str) -> Node:
     return bracketed(opening, closing, (inner,), ",")
 
 
-def _skip_builder(p: Parser) -> bool:
+def _skip_builder(p: Factors) -> bool:
     """Read the head of `{x | ...}` or `{x in R : ...}`, whose condition alone says what the set is."""
     values = [token.value for token in p.tokens[p.index : p.index + 4]]
     if p.token.kind != "id":
@@ -88,7 +88,7 @@ def bracketed(opening: str, closing: str, items: tuple[Node, ...], separator: st
     return Group(opening, closing, items, separator)
 
 
-def bars(p: Parser, mark: str) -> Node:
+def bars(p: Factors, mark: str) -> Node:
     """An absolute value or a norm."""
     p.enter()
     p.bars += 1
@@ -99,7 +99,7 @@ def bars(p: Parser, mark: str) -> Node:
     return Fn("abs", (inner,)) if mark == "|" else Opaque("norm", (inner,), operator=True)
 
 
-def environment(p: Parser) -> Node:
+def environment(p: Factors) -> Node:
     """A matrix, or the lines of an aligned block as a list."""
     name = _environment_name(p)
     if name not in _MATRICES | _LINES:
@@ -140,7 +140,7 @@ def environment(p: Parser) -> Node:
     return Matrix(tuple(rows), bars=name in ("vmatrix", "Vmatrix"))
 
 
-def _unalign(p: Parser) -> None:
+def _unalign(p: Factors) -> None:
     """Drop the alignment marks up to the end of the environment: they separate nothing."""
     end = p.index
     while p.tokens[end] is not END and p.tokens[end].value != "end":
@@ -148,7 +148,7 @@ def _unalign(p: Parser) -> None:
     p.tokens[p.index : end] = [token for token in p.tokens[p.index : end] if token.value != "&"]
 
 
-def _environment_name(p: Parser) -> str:
+def _environment_name(p: Factors) -> str:
     """The name in braces after begin or end."""
     p.expect("{")
     letters = ""

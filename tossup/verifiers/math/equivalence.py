@@ -13,11 +13,10 @@ from tossup.verifiers.math import sets, units
 from tossup.verifiers.math.limits import Undefined, Unreadable
 from tossup.verifiers.math.lists import as_rows, as_systems, by_name, distinct_names, every, matching, repeated_names
 from tossup.verifiers.math.numeric import same
-from tossup.verifiers.math.relations import equation, inequality
-from tossup.verifiers.math.scalars import Finding, angle, inverse, scalar
+from tossup.verifiers.math.relations import equation, inequality, is_inequality
+from tossup.verifiers.math.scalars import Finding, angle, ratio, scalar
 from tossup.verifiers.math.tree import (
     SCALARS,
-    ZERO,
     Based,
     Chain,
     Group,
@@ -43,8 +42,6 @@ from tossup.verifiers.math.values import (
 )
 from tossup.verifiers.math.vectors import components, size_of
 from tossup.verifiers.math.words import same_words
-
-INEQUALITIES = frozenset({"<", "<=", ">", ">=", "!="})
 
 
 def compare(reference: Node, answer: Node) -> Finding:
@@ -99,11 +96,6 @@ def _one_of_equals(answer: Group) -> Node:
         if all(same(first, item) is True for item in answer.items[1:]):
             return first
     return answer
-
-
-def is_inequality(chain: Chain) -> bool:
-    """Whether a chain is an inequality rather than an equation."""
-    return any(op in INEQUALITIES for op in chain.ops)
 
 
 def _names_agree(gold: Named, mine: Named) -> bool:
@@ -286,28 +278,6 @@ def matrix(reference: Matrix, answer: Node) -> Finding:
         for a, b in zip(ours, theirs, strict=True)
     ]
     return every([_compare(a, b) for a, b in pairs], "every entry is equal")
-
-
-def ratio(reference: Ratio, answer: Node) -> Finding:
-    """A time of day part by part, a ratio up to a common factor."""
-    if not isinstance(answer, Ratio):
-        if len(reference.items) == 2 and isinstance(answer, Mul) and not reference.clock:
-            return scalar(Mul((reference.items[0], inverse(reference.items[1]))), answer)
-        return Finding(False, "another kind of answer")
-    if reference.suffix and answer.suffix and reference.suffix != answer.suffix:
-        return Finding(False, "another half of the day")
-    ours, theirs = list(reference.items), list(answer.items)
-    if reference.clock and answer.clock:
-        for parts in (ours, theirs):
-            while len(parts) > 2 and parts[-1] == ZERO:
-                parts.pop()
-        return Finding(ours == theirs, "the time")
-    if reference.clock or reference.suffix or ZERO in ours or ZERO in theirs:
-        return Finding(ours == theirs, "the ratio")
-    if len(ours) != len(theirs):
-        return Finding(False, "a ratio of another length")
-    crossed = [(Mul((ours[0], b)), Mul((theirs[0], a))) for a, b in zip(ours[1:], theirs[1:], strict=True)]
-    return Finding(all(same(a, b) is True for a, b in crossed), "the ratio")
 
 
 def relation(reference: Chain, answer: Node) -> Finding:

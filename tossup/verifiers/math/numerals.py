@@ -14,10 +14,10 @@ from tossup.verifiers.math.tree import (
 )
 
 if TYPE_CHECKING:
-    from tossup.verifiers.math.grammar import Parser
+    from tossup.verifiers.math.factors import Factors
 
 
-def number(p: Parser, text: str) -> Node:
+def number(p: Factors, text: str) -> Node:
     """A number, a repeating decimal, or a numeral in another base."""
     mantissa, _, power = text.lower().partition("e")
     if power and abs(int(power)) > MAX_DIGITS:
@@ -38,7 +38,7 @@ def number(p: Parser, text: str) -> Node:
     return Num(value, digits)
 
 
-def repeating(p: Parser, mantissa: str) -> Node:
+def repeating(p: Factors, mantissa: str) -> Node:
     """`0.1\\overline{6}` and `0.1(6)`."""
     p.take()
     braces = p.accept("{")
@@ -54,7 +54,7 @@ def repeating(p: Parser, mantissa: str) -> Node:
     return Num(Fraction(mantissa) + tail)
 
 
-def ellipsis(p: Parser, mantissa: str) -> Node:
+def ellipsis(p: Factors, mantissa: str) -> Node:
     """`0.333...`: the shortest block that the digits repeat at least twice; otherwise a rounded decimal."""
     p.take()
     whole, _, decimals = mantissa.partition(".")
@@ -67,7 +67,7 @@ def ellipsis(p: Parser, mantissa: str) -> Node:
     raise Unreadable("a decimal that breaks off")
 
 
-def in_base(p: Parser, text: str) -> Node:
+def in_base(p: Factors, text: str) -> Node:
     """`204_5`: the digits must exist in the base."""
     p.take()
     base = p.argument() if p.at("{") else p.atom()

@@ -26,7 +26,7 @@ from tossup.verifiers.math.tree import (
 )
 
 if TYPE_CHECKING:
-    from tossup.verifiers.math.grammar import Parser
+    from tossup.verifiers.math.factors import Factors
 
 
 STARTS = (
@@ -60,7 +60,7 @@ _INVERSES = {
 }
 
 
-def function(p: Parser, name: str) -> Node:
+def function(p: Factors, name: str) -> Node:
     """A named function with its power, base and argument."""
     p.enter()
     power: Node | None = None
@@ -88,7 +88,7 @@ def function(p: Parser, name: str) -> Node:
     return node if power is None else Pow(node, power)
 
 
-def _script(p: Parser) -> Node:
+def _script(p: Factors) -> Node:
     """A subscript: braces, or one number or letter, whatever stands next to it."""
     if p.at("{"):
         return p.argument()
@@ -97,7 +97,7 @@ def _script(p: Parser) -> Node:
     return p.atom()
 
 
-def _function_argument(p: Parser) -> Node:
+def _function_argument(p: Factors) -> Node:
     """The argument in brackets, or the product that follows up to the next function."""
     if p.at("(", "[", "{"):
         inner = group(p, p.take().value)
@@ -119,7 +119,7 @@ def _function_argument(p: Parser) -> Node:
             return factors[0] if len(factors) == 1 else Mul(tuple(factors))
 
 
-def fraction(p: Parser) -> Node:
+def fraction(p: Factors) -> Node:
     """`\\frac{a}{b}`; a derivative sign is an operator, never worked out."""
     top, bottom = p.argument(), p.argument()
     below = bottom.items if isinstance(bottom, Mul) else (bottom,)
@@ -133,7 +133,7 @@ def fraction(p: Parser) -> Node:
     return divide(top, bottom)
 
 
-def root(p: Parser) -> Node:
+def root(p: Factors) -> Node:
     """`\\sqrt[n]{a}` and `\\sqrt 2`."""
     degree: Node = Num(Fraction(2))
     if p.accept("["):
@@ -149,7 +149,7 @@ def root(p: Parser) -> Node:
     return Pow(inner, Pow(degree, Num(Fraction(-1))))
 
 
-def operator(p: Parser, name: str) -> Node:
+def operator(p: Factors, name: str) -> Node:
     """An operator with its limits and what it applies to; kept whole."""
     parts: list[Node] = []
     while p.at("_", "^"):
@@ -164,7 +164,7 @@ def operator(p: Parser, name: str) -> Node:
     return Opaque(name, (*parts, *_operand(p)), operator=True)
 
 
-def _operand(p: Parser) -> tuple[Node, ...]:
+def _operand(p: Factors) -> tuple[Node, ...]:
     """The product after an operator."""
     if p.starts_factor() or p.token.kind == "num":
         return (p.product(),)

@@ -10,12 +10,12 @@ from tossup.verifiers.math.tree import Node, Num
 from tossup.verifiers.math.units import SINGLE_LETTERS, is_unit
 
 if TYPE_CHECKING:
-    from tossup.verifiers.math.grammar import Parser
+    from tossup.verifiers.math.factors import Factors
 
 UNIT_SYMBOLS = {"%": "percent", "$": "dollar", "euro": "euro", "pounds": "gbp", "yen": "yen"}
 
 
-def unit(p: Parser) -> str:
+def unit(p: Factors) -> str:
     """The words, currency signs and percent signs after a value."""
     words: list[str] = []
     while True:
@@ -41,7 +41,7 @@ def unit(p: Parser) -> str:
             return " ".join(word for word in words if word)
 
 
-def _goes_on(p: Parser) -> bool:
+def _goes_on(p: Factors) -> bool:
     """Whether a number (`1 hour 30 minutes`) or a letter (`cm/s`) still belongs to the unit."""
     token, before = p.token, p.tokens[p.index - 1]
     if token.kind == "num":  # but `3 hours 20 minutes` is two quantities
@@ -49,7 +49,7 @@ def _goes_on(p: Parser) -> bool:
     return token.kind == "id" and (before.value == "/" or (before.kind == "text" and token.value in SINGLE_LETTERS))
 
 
-def compound(p: Parser) -> bool:
+def compound(p: Factors) -> bool:
     """Whether another number with a known unit follows a unit."""
     return (
         p.token.kind == "num"
@@ -61,7 +61,7 @@ def compound(p: Parser) -> bool:
     )
 
 
-def remark(p: Parser) -> str:
+def remark(p: Factors) -> str:
     """Words in parentheses."""
     p.take()
     words = []

@@ -22,6 +22,14 @@ MAX_DEGREE = 5
 _TROUBLE = (Undefined, Unreadable, ZeroDivisionError, ValueError)
 
 
+INEQUALITIES = frozenset({"<", "<=", ">", ">=", "!="})
+
+
+def is_inequality(chain: Chain) -> bool:
+    """Whether a chain is an inequality rather than an equation."""
+    return any(op in INEQUALITIES for op in chain.ops)
+
+
 def difference(chain: Chain) -> Node | None:
     """`left - right`; None when a side is no number."""
     left, right = chain.items

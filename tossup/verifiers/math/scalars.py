@@ -10,6 +10,7 @@ from tossup.verifiers.math.numeric import closed_value, has_value, same
 from tossup.verifiers.math.tree import (
     MINUS_ONE,
     SCALARS,
+    ZERO,
     Add,
     Based,
     Fn,
@@ -159,6 +160,28 @@ def _common_logarithms(reference: Node, answer: Node) -> tuple[Node, Node] | Non
     ):
         return None
     return _to_base_ten(reference), _to_base_ten(answer)
+
+
+def ratio(reference: Ratio, answer: Node) -> Finding:
+    """A time of day part by part, a ratio up to a common factor."""
+    if not isinstance(answer, Ratio):
+        if len(reference.items) == 2 and isinstance(answer, Mul) and not reference.clock:
+            return scalar(Mul((reference.items[0], inverse(reference.items[1]))), answer)
+        return Finding(False, "another kind of answer")
+    if reference.suffix and answer.suffix and reference.suffix != answer.suffix:
+        return Finding(False, "another half of the day")
+    ours, theirs = list(reference.items), list(answer.items)
+    if reference.clock and answer.clock:
+        for parts in (ours, theirs):
+            while len(parts) > 2 and parts[-1] == ZERO:
+                parts.pop()
+        return Finding(ours == theirs, "the time")
+    if reference.clock or reference.suffix or ZERO in ours or ZERO in theirs:
+        return Finding(ours == theirs, "the ratio")
+    if len(ours) != len(theirs):
+        return Finding(False, "a ratio of another length")
+    crossed = [(Mul((ours[0], b)), Mul((theirs[0], a))) for a, b in zip(ours[1:], theirs[1:], strict=True)]
+    return Finding(all(same(a, b) is True for a, b in crossed), "the ratio")
 
 
 def _to_base_ten(node: Node) -> Node:
