@@ -144,6 +144,7 @@ class TrainConfig(Section):
     save_text: bool = Field(False, description="keep the answers' text beside the ledger")
     log: Literal["", "tensorboard", "wandb", "trackio"] = Field("", description="a dashboard beside metrics.jsonl")
     project: str = Field("tossup", description="the dashboard's project")
+    log_groups: int = Field(4, ge=0, description="groups of a step whose answers the dashboard shows as a table")
     rollout: RolloutConfig = RolloutConfig()
     curriculum: CurriculumConfig = CurriculumConfig()
     update: UpdateConfig = UpdateConfig()
@@ -187,7 +188,7 @@ class EvaluateConfig(MeasureConfig):
 
 FREE_TO_CHANGE = frozenset(
     {"steps", "token_budget", "out", "save_every", "keep_checkpoints", "threads", "save_text", "log", "project"}
-    | {"keep", "limit", "k", "ray", "workers"}
+    | {"keep", "limit", "k", "ray", "workers", "log_groups"}
 )
 """Settings that a resumed run may change: they do not touch what the next step computes."""
 

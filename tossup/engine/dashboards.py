@@ -1,16 +1,20 @@
 """Dashboards beside `metrics.jsonl`: TensorBoard, Weights & Biases, trackio. Each is imported only when it is named.
 
-They see the same figures under the same names, and the step as the x axis. A resumed run goes on in the same dashboard run;
-the step that a kill repeats is drawn twice with equal values.
+They see the same figures under the same names, and the step as the x axis; and a table `completions` of some of the step's
+groups, answer by answer. A resumed run goes on in the same dashboard run; the step that a kill repeats is drawn twice with
+equal values.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
+from tossup.engine.completions import COLUMNS, Completion
 from tossup.records import TossupError
+
+TABLE = "completions"
 
 
 class Dashboard(Protocol):
@@ -18,6 +22,9 @@ class Dashboard(Protocol):
 
     def log(self, step: int, figures: Mapping[str, float]) -> None:
         """Show the figures of one step."""
+
+    def show(self, step: int, rows: Sequence[Completion]) -> None:
+        """Show answers of one step; called before its figures."""
 
     def close(self) -> None:
         """Flush and let go."""
@@ -27,6 +34,9 @@ class NoDashboard:
     """`metrics.jsonl` is enough."""
 
     def log(self, step: int, figures: Mapping[str, float]) -> None:
+        """Nothing to show."""
+
+    def show(self, step: int, rows: Sequence[Completion]) -> None:
         """Nothing to show."""
 
     def close(self) -> None:
@@ -46,6 +56,11 @@ class TensorBoard:
         for name, value in figures.items():
             self.writer.add_scalar(name, value, step)
 
+    def show(self, step: int, rows: Sequence[Completion]) -> None:
+        """A table in Markdown, which is what TensorBoard's text pages render."""
+        lines = [COLUMNS, ["---"] * len(COLUMNS), *([_cell(value) for value in row] for row in rows)]
+        self.writer.add_text(TABLE, "\n".join("| " + " | ".join(line) + " |" for line in lines), step)
+
     def close(self) -> None:
         """Flush the event file."""
         self.writer.close()
@@ -57,6 +72,7 @@ class WandB:
     def __init__(self, project: str, run: Path, config: Mapping[str, Any], step: int) -> None:
         import wandb
 
+        self.wandb = wandb
         self.run = wandb.init(
             project=project,
             id=run.name,
@@ -70,6 +86,11 @@ class WandB:
     def log(self, step: int, figures: Mapping[str, float]) -> None:
         """One row a step."""
         self.run.log(dict(figures), step=step)
+
+    def show(self, step: int, rows: Sequence[Completion]) -> None:
+        """One table a step."""
+        table = self.wandb.Table(columns=COLUMNS, data=[list(row) for row in rows])
+        self.run.log({TABLE: table}, step=step)
 
     def close(self) -> None:
         """Finish the run."""
@@ -89,9 +110,24 @@ class Trackio:
         """One row a step."""
         self.trackio.log(dict(figures), step=step)
 
+    def show(self, step: int, rows: Sequence[Completion]) -> None:
+        """One table a step."""
+        table = self.trackio.Table(columns=COLUMNS, data=[list(row) for row in rows])
+        self.trackio.log({TABLE: table}, step=step)
+
     def close(self) -> None:
         """Finish the run."""
         self.trackio.finish()
+
+
+def _cell(value: str | float | None) -> str:
+    """A value in a Markdown table: what a model wrote is shown as it is, and cannot end the cell or act as Markdown."""
+    if value is None:
+        return ""
+    if not isinstance(value, str):
+        return f"{value:g}"
+    text = value.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    return "".join(f"&#{ord(c)};" if c in "|\\`*_[]#!~$" else c for c in text).replace("\n", "<br>").replace("\r", "")
 
 
 DASHBOARDS: dict[str, Callable[[str, Path, Mapping[str, Any], int], Dashboard]] = {

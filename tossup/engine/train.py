@@ -29,6 +29,7 @@ from tossup.curriculum.batch import Batch, BatchRule, Pending, collect
 from tossup.curriculum.ledger import Ledger
 from tossup.curriculum.sampler import Draw
 from tossup.engine import checkpoint
+from tossup.engine.completions import completions
 from tossup.engine.config import TrainConfig
 from tossup.engine.dashboards import Dashboard, NoDashboard, open_dashboard
 from tossup.engine.evaluate import Accuracy, accuracy
@@ -215,6 +216,7 @@ class Run:
         p.seconds = time.perf_counter() - self.started
         metrics |= {"tokens/total": p.tokens_generated, "seconds": p.seconds}
         self.metrics.append({"step": step} | metrics)
+        self.board.show(step, completions(step, batch.entries, self.config.log_groups, self.config.update.std_norm))
         self.board.log(step, metrics)
         if p.step % self.config.save_every == 0 or self.finished() is not None:
             self._save()
