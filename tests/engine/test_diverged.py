@@ -12,8 +12,8 @@ import torch
 from conftest import make_group, make_policy
 
 from tossup.engine import checkpoint
-from tossup.engine.config import TrainConfig, load
-from tossup.engine.generate import generate
+from tossup.engine.config import SamplingConfig, TrainConfig, load
+from tossup.engine.generate import TransformersGenerator
 from tossup.engine.step import update
 from tossup.engine.train import train
 from tossup.records import TossupError
@@ -48,8 +48,9 @@ def test_logits_that_are_not_finite_are_not_sampled_from(weight: float, temperat
     policy = make_policy()
     with torch.no_grad():
         policy.model.get_output_embeddings().weight[3, 3] = weight
+    sampling = SamplingConfig(temperature=temperature, max_new_tokens=4)
     with pytest.raises(TossupError, match="are not finite"):
-        generate(policy, [(2, 3)], 2, temperature=temperature, max_new_tokens=4, batch_size=4, seed=0)
+        TransformersGenerator(policy).generate([(2, 3)], 2, [0], sampling)
 
 
 def test_a_run_that_diverges_says_so_and_keeps_its_last_good_state(tmp_path: Path) -> None:
@@ -63,5 +64,5 @@ def test_a_run_that_diverges_says_so_and_keeps_its_last_good_state(tmp_path: Pat
         json.loads(line, parse_constant=pytest.fail)
     newest = checkpoint.latest(tmp_path / "checkpoints")
     if newest is not None:
-        assert all(w.isfinite().all() for w in checkpoint.read(newest, torch.device("cpu"))["model"].values())
+        assert all(w.isfinite().all() for w in checkpoint.read_state(newest)["tensors"].values())
     assert not (tmp_path / "model").exists()

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
 from tossup import verifiers
 from tossup.engine.config import SamplingConfig
-from tossup.engine.generate import Progress, Sample, generate
+from tossup.engine.generate import Generator, Sample, TransformersGenerator
+from tossup.engine.generate.draws import prompt_seeds
 from tossup.engine.policy import Policy, encode_prompt
 from tossup.records import Group, Problem, Rollout, Stop, Verdict, undecided, wrong
+
+Progress = Callable[[int], None]
+"""Called with the number of answers that have just been finished."""
 
 
 def stream(*path: int) -> int:
@@ -41,22 +45,27 @@ def sample_groups(
     first_id: int = 0,
     drawn_by: Sequence[str] | None = None,
     progress: Progress | None = None,
+    generator: Generator | None = None,
 ) -> tuple[list[Group], Seconds]:
     """Sample `group_size` answers to each problem and judge them; groups come back in the order of the problems.
 
-    Group ids count up from `first_id`. `drawn_by` says for each problem which rule chose it.
+    Group ids count up from `first_id`. `drawn_by` says for each problem which rule chose it. Without a `generator` the
+    policy itself samples. `seed` and the group's id give the seeds of its answers.
+
+    Raises:
+        ValueError: the generator's weights are not those of `policy_step`: a push was forgotten.
     """
     start = time.perf_counter()
+    generator = generator or TransformersGenerator(policy, policy_step)
+    if generator.version != policy_step:
+        raise ValueError(f"the generator holds the weights of step {generator.version}, not of step {policy_step}")
     prompts = [encode_prompt(policy, problem, config.instruction) for problem in problems]
-    samples = generate(
-        policy,
+    samples = generator.generate(
         prompts,
         group_size,
-        temperature=config.temperature,
-        max_new_tokens=config.max_new_tokens,
-        batch_size=config.batch_size,
-        seed=seed,
-        progress=progress,
+        prompt_seeds(seed, first_id, len(prompts)),
+        config,
+        on_group=None if progress is None else lambda _, answers: progress(len(answers)),
     )
     rollouts = [
         [_rollout(policy, prompt, sample, policy_step) for sample in answers]
