@@ -7,7 +7,9 @@ equal values.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -104,7 +106,8 @@ class Trackio:
         import trackio
 
         self.trackio = trackio
-        trackio.init(project=project, name=run.name, config=dict(config), resume="allow")
+        with redirect_stdout(sys.stderr):  # stdout is for the command's result
+            trackio.init(project=project, name=run.name, config=dict(config), resume="allow")
 
     def log(self, step: int, figures: Mapping[str, float]) -> None:
         """One row a step."""
@@ -117,7 +120,8 @@ class Trackio:
 
     def close(self) -> None:
         """Finish the run."""
-        self.trackio.finish()
+        with redirect_stdout(sys.stderr):
+            self.trackio.finish()
 
 
 def _cell(value: str | float | None) -> str:

@@ -25,9 +25,11 @@ from __future__ import annotations
 
 import os
 import socket
+import sys
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stdout
+from itertools import islice
 from typing import Any, Protocol
 
 import ray
@@ -48,6 +50,9 @@ PATIENCE_S = 60.0
 STORE_BYTES = 128 << 20
 """The object store of a cluster that is started here: chunks are small, and a container's /dev/shm often is as well."""
 
+STARTS = 3
+"""Times that a cluster is tried to be started here."""
+
 AT_A_WORKER = 2
 """Chunks at one worker: the one that it does, and the one that it goes on with while the driver writes."""
 
@@ -59,7 +64,7 @@ class Watcher(Protocol):
         """Something worth a line."""
 
 
-class Generator:
+class Measurer:
     """What runs in a worker: the model, and chunk after chunk."""
 
     def __init__(self, config: MeasureConfig, fingerprints: Mapping[str, str]) -> None:
@@ -91,37 +96,58 @@ class Generator:
 def on_ray(config: MeasureConfig, fingerprints: Mapping[str, str], watcher: Watcher) -> Iterator[Execute]:
     """Workers for as long as the context lasts; `fingerprints` are the model's, as the driver sees it.
 
-    Raises:
-        TossupError: the cluster cannot be reached.
+    The cluster is looked for when there is the first chunk to do.
     """
     ours = not ray.is_initialized()
-    if ours:
-        _connect()
-    try:
-        fleet = Fleet(config, fingerprints, watcher)
+    fleet = Fleet(config, fingerprints, watcher)
+    with redirect_stdout(sys.stderr):  # Ray prints what it has to say; stdout is for the command's result
         try:
             yield fleet
         finally:
             fleet.end()
-    finally:
-        if ours:
-            ray.shutdown()
+            if ours:
+                ray.shutdown()
 
 
 def _connect() -> None:
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": "error", "configure_logging": False}
+    named = os.environ.get("RAY_ADDRESS", "")
     try:
-        if os.environ.get("RAY_ADDRESS"):
+        if named:
+            _knock(named)
             ray.init(**quiet)
             return
         try:
             ray.init("auto", **quiet)
         except ConnectionError:  # none runs on this machine
-            ray.init("local", include_dashboard=False, object_store_memory=STORE_BYTES, **quiet)
-    except (ConnectionError, RuntimeError, ValueError) as e:
-        where = os.environ.get("RAY_ADDRESS") or "a cluster on this machine"
+            _start(quiet)
+    except (OSError, RuntimeError, ValueError) as e:  # a ConnectionError is an OSError
+        where = f"RAY_ADDRESS={named}" if named else "this machine"
         raise TossupError(f"Ray cannot use {where}: {e}. Set RAY_ADDRESS to HOST:6379, or unset it") from e
+
+
+def _knock(address: str) -> None:
+    """See that somebody listens there; Ray itself would try for minutes.
+
+    Raises:
+        OSError: nobody does.
+    """
+    host, colon, port = address.removeprefix("ray://").rpartition(":")
+    if colon and port.isdigit():
+        socket.create_connection((host.strip("[]"), int(port)), timeout=PATIENCE_S).close()
+
+
+def _start(quiet: Mapping[str, Any]) -> None:
+    """Start a cluster on this machine. It has half a minute for that, which a busy machine may not give it at once."""
+    for attempt in range(STARTS):
+        try:
+            ray.init("local", include_dashboard=False, object_store_memory=STORE_BYTES, **quiet)
+            return
+        except RuntimeError:
+            ray.shutdown()
+            if attempt == STARTS - 1:
+                raise
 
 
 class Worker:
@@ -147,27 +173,42 @@ class Fleet:
 
     def __init__(self, config: MeasureConfig, fingerprints: Mapping[str, str], watcher: Watcher) -> None:
         self.config, self.watcher = config, watcher
-        there = ray.cluster_resources()
-        gpus, cpus = int(there.get("GPU", 0)), int(there.get("CPU", 0))
-        each = max(1, config.threads)
-        on_gpu = gpus > 0 and config.device != "cpu"
-        self.size = config.workers or (gpus if on_gpu else max(1, cpus // each))
-        needs = {"num_gpus": 1, "num_cpus": 1} if on_gpu else {"num_cpus": each}
-        self.kind = ray.remote(**needs)(Generator).options(max_restarts=0, max_task_retries=0)
         self.arguments = (config, dict(fingerprints))
         self.workers: list[Worker] = []
         self.losses: dict[int, int] = {}
+        self.size = 0
+        self.kind: Any = None
+        self.needs = ""
+
+    def _plan(self) -> None:
+        """Connect, and see how many workers of what kind the cluster has room for."""
+        if not ray.is_initialized():
+            _connect()
+        there = ray.cluster_resources()
+        gpus, cpus = int(there.get("GPU", 0)), int(there.get("CPU", 0))
+        each = max(1, self.config.threads)
+        on_gpu = gpus > 0 and self.config.device != "cpu"
+        self.size = self.config.workers or (gpus if on_gpu else max(1, cpus // each))
+        needs = {"num_gpus": 1, "num_cpus": 1} if on_gpu else {"num_cpus": each}
+        self.kind = ray.remote(**needs)(Measurer).options(max_restarts=0, max_task_retries=0)
         self.needs = " and ".join(f"{n} {name.removeprefix('num_').upper().rstrip('S')}" for name, n in needs.items())
-        watcher.note(f"Ray: {self.size} workers with {self.needs} each; the cluster has {gpus} GPUs and {cpus} CPUs")
+        self.watcher.note(
+            f"Ray: {self.size} workers with {self.needs} each; the cluster has {gpus} GPUs and {cpus} CPUs"
+        )
 
     def __call__(self, chunks: Iterable[Chunk]) -> Iterator[tuple[Chunk, list[Group]]]:
         """Do chunks, and give each back as it is finished.
 
         Raises:
-            TossupError: as a worker raised it, or a chunk has taken `LOSSES` workers with it.
+            TossupError: the cluster cannot be reached, or as a worker raised it, or a chunk has taken `LOSSES` workers
+                with it.
         """
-        waiting = deque(chunks)
+        source = iter(chunks)
+        waiting = deque(islice(source, 1))
+        if waiting and self.kind is None:
+            self._plan()
         while waiting or any(worker.asked for worker in self.workers):
+            waiting.extend(islice(source, max(0, AT_A_WORKER * self.size - len(waiting))))  # not all of a large pool
             self._hire(len(waiting))
             self._ask(waiting)
             owner = {ref: worker for worker in self.workers for ref in worker.refs}
