@@ -115,7 +115,9 @@ def test_decisions_are_as_sure_as_they_say() -> None:
     settled = calls.sure != 0
     assert (calls.keep == truth)[settled].mean() > 0.9
     assert abs(calls.inside.mean() - truth.mean()) < 0.03
-    assert calls.misjudged() == pytest.approx((calls.keep != truth).mean(), abs=0.03)
+    assert calls.kept_wrongly == pytest.approx((~truth)[calls.keep].mean(), abs=0.03)
+    assert calls.dropped_wrongly == pytest.approx(truth[~calls.keep].mean(), abs=0.05)
+    assert calls.doubt == pytest.approx(((calls.inside >= 0.5) != truth).mean(), abs=0.03)
 
 
 def test_the_observed_rate_decides_without_a_confidence() -> None:

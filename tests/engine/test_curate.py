@@ -18,7 +18,7 @@ from tossup.curriculum.ledger import scan_ledger
 from tossup.curriculum.pool import Pool, read_pool
 from tossup.engine import arithmetic
 from tossup.engine.config import CurateConfig, load
-from tossup.engine.curate import _in_words, curate, parse_band
+from tossup.engine.curate import _in_words, curate
 from tossup.records import Problem, TossupError
 
 POOL = "builtin:arithmetic/train"
@@ -87,12 +87,6 @@ def test_a_band_keeps_problems_of_that_success_rate(whole: tuple[Path, dict[str,
     assert ((rate >= 0.25) & (rate <= 0.75)).all()
     assert banded["kept"] == len(kept) <= report["toss_ups"]
     curate(config(out), Counting())  # the whole pool again, for the tests that follow
-
-
-@pytest.mark.parametrize("text", ["0.5", "0.9..0.1", "a..b", "-1..0.5", "0..2", "nan..1"])
-def test_a_band_that_is_none_is_an_error(text: str) -> None:
-    with pytest.raises(TossupError, match=r"LOW\.\.HIGH"):
-        parse_band(text)
 
 
 def test_another_model_or_pool_does_not_mix_in(whole: tuple[Path, dict[str, Any]]) -> None:

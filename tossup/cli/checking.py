@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import NamedTuple
 
 from rich.markup import escape
@@ -26,28 +25,23 @@ class Found(NamedTuple):
         """How many there are."""
         return sum(len(groups) for groups in self.by_kind.values())
 
-    def in_words(self) -> str:
-        """The kinds that occur, with their numbers."""
-        return ", ".join(f"{kind} {len(groups):,}" for kind, groups in self.by_kind.items() if groups)
 
-
-def look_over(config: CurateConfig, against: Sequence[str]) -> Found:
-    """Check the pool, also against the evaluation sets of these names.
+def look_over(config: CurateConfig) -> Found:
+    """Check the pool, also against the evaluation sets that the settings name.
 
     Raises:
         TossupError: the pool or a set cannot be read.
     """
-    from tossup.curriculum.checks import Kind, check, summary
-    from tossup.engine.pools import open_pool
+    from tossup.curriculum.checks import Kind, summary
+    from tossup.engine.cleaning import clean
 
-    pool = open_pool(config.pool, config.map, config.verifier)
-    findings = check(pool, {name: open_pool(name) for name in against})
-    ids = pool.ids
-    by_kind: dict[str, list[list[str]]] = {name: [] for name in summary(findings)}
-    for finding in findings:
+    cleaned = clean(config)
+    ids = cleaned.pool.ids
+    by_kind: dict[str, list[list[str]]] = {name: [] for name in summary(cleaned.findings)}
+    for finding in cleaned.findings:
         name = f"overlap with {finding.note}" if finding.kind is Kind.OVERLAP else finding.kind.value
         by_kind[name].append([ids[row] for row in finding.rows])
-    return Found(len(pool), by_kind)
+    return Found(len(cleaned.pool), by_kind)
 
 
 def print_findings(found: Found, as_json: bool) -> None:

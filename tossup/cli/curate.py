@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import rich_click as click
@@ -14,51 +15,103 @@ from tossup.cli.console import json_option, out, print_json, print_undecided, sa
 from tossup.cli.measuring import shown
 from tossup.cli.options import config_options, configured, overrides_of
 from tossup.engine.config import CurateConfig
+from tossup.records import TossupError
 
 
 @click.command()
 @click.argument("pool")
 @click.option("--check-only", is_flag=True, help="Look for what is wrong with the pool, and stop there.")
-@click.option("--against", multiple=True, metavar="POOL", help="An evaluation set that the pool must not overlap.")
 @json_option
-def command(pool: str, check_only: bool, against: tuple[str, ...], as_json: bool, **overrides: Any) -> None:
-    """Measure a pool's success rates under a model and write the pool with its counts.
+def command(pool: str, check_only: bool, as_json: bool, **overrides: Any) -> None:
+    """Measure a pool under a model, choose what can train it, and say of each other problem why not.
 
     POOL is a file (Parquet, JSONL, CSV, also .gz) or hf:NAME[:CONFIG][:SPLIT]. Before anything is sampled, it is searched
     for duplicates, conflicting and empty references, and leaked answers. The same command again goes on where it
-    stopped. What curate writes is what `tossup train --pool` reads.
+    stopped. What curate writes is what `tossup train --pool` reads; what it leaves out is in NAME.dropped.jsonl.
 
     \b
     tossup curate pool.jsonl --model Qwen/Qwen3-1.7B --samples 16 --out pool.parquet
-    tossup curate hf:openai/gsm8k --model ./my-model --keep 0.1..0.9 --out kept.parquet
-    tossup curate builtin:arithmetic/train --out measured.parquet
+    tossup curate pool.jsonl --model ./my-model --dedupe --against hf:HuggingFaceH4/MATH-500:test \\
+        --keep 0.1..0.9 --confidence 0.9 --samples 4 --samples-max 32 --token-budget 20000000 --out kept.parquet
+    tossup curate pool.jsonl --model ./my-model --signal 30% --group-size 16 --out kept.parquet
     tossup curate pool.jsonl --check-only --against hf:HuggingFaceH4/MATH-500:test
     """
     config = configured(CurateConfig, None, {"pool": pool} | overrides_of(overrides))
-    found = look_over(config, against)
     if check_only:
-        print_findings(found, as_json)
+        print_findings(look_over(config), as_json)
         return
-    if found.total:
-        say(f"{found.total:,} findings in the pool before sampling (see --check-only): {found.in_words()}")
-    from tossup.engine.curate import curate
+    from tossup.engine.curate import curate, rule_of
 
+    try:
+        rule_of(config)
+    except TossupError as e:
+        raise click.UsageError(str(e)) from e
     result = shown(lambda look: curate(config, look))
+    page = _page(result)
     if as_json:
-        print_json(result)
+        print_json(result | {"page": page})
         return
     out.print(_table(result))
+    if result["dropped"]:
+        out.print(_dropped(result))
     print_undecided(result["undecided_reasons"])
     out.print(result["verdict"], soft_wrap=True)
-    say(f"wrote {result['kept']:,} problems to {result['pool']}; ledger in {result['run']}", out)
+    if result["ended_by"]:
+        say(f"sampling was ended by {result['ended_by']}", out)
+    say(_wrote(result), out)
+    if result["kept_wrongly"] or result["dropped_wrongly"]:
+        say(_doubt(result), out)
+    say(f"ledger in {result['run']}" + (f", page {page}" if page else ""), out)
 
 
 command.params += [option for option in config_options(CurateConfig) if option.name != "pool"]
 
 
+def _page(result: Mapping[str, Any]) -> str | None:
+    """Write the page of the job into its folder; None where there is nothing to draw."""
+    from tossup.curriculum import report
+
+    page = report.default_page(Path(result["run"]))
+    try:
+        report.write(Path(result["run"]), page)
+    except TossupError as e:
+        say(f"no page: {e}")
+        return None
+    return str(page)
+
+
+def _wrote(result: Mapping[str, Any]) -> str:
+    left_out = sum(row["problems"] for row in result["dropped"].values())
+    text = f"wrote {result['kept']:,} problems to {result['pool']}"
+    if left_out:
+        text += f", and why {left_out:,} others are not among them to {result['dropped_to']}"
+    return text
+
+
+def _doubt(result: Mapping[str, Any]) -> str:
+    """How sure the choice is, where there was one."""
+    kept, dropped = result["kept_wrongly"], result["dropped_wrongly"]
+    open_ = f"{result['undecided_problems']:,} problems are undecided; " if result["undecided_problems"] else ""
+    return f"{open_}expected: {kept:.1%} of the kept are not what was asked for, {dropped:.1%} of the others are"
+
+
+def _dropped(result: Mapping[str, Any]) -> Table:
+    table = Table(title="left out", title_justify="left")
+    table.add_column("reason", no_wrap=True)
+    table.add_column("problems", justify="right")
+    table.add_column("for example", overflow="ellipsis", no_wrap=True, max_width=28)
+    table.add_column("what to do")
+    for reason, row in result["dropped"].items():
+        table.add_row(escape(reason), f"{row['problems']:,}", escape(row["examples"][0]), row["remedy"])
+    return table
+
+
 def _table(result: Mapping[str, Any]) -> Table:
+    answers = f"{result['samples']}"
+    if result["samples_most"] > result["samples"]:
+        answers += f" to {result['samples_most']}, {result['samples_mean']:.1f} on average,"
     table = Table(
-        title=f"solved always, sometimes (toss-ups), never; {result['samples']} answers a problem", title_justify="left"
+        title=f"solved always, sometimes (toss-ups), never; {answers} answers a problem", title_justify="left"
     )
     table.add_column("dataset", no_wrap=True)
     for name in ("problems", "mean rate", "always", "toss-ups", "never", "undecided"):

@@ -14,11 +14,11 @@ from tossup.records import TossupError
 
 
 def config_options(kind: type[Section]) -> list[click.Option]:
-    """One option for each field of a configuration: `--update.lr`, in short `--lr`; evaluation as `--eval-every`."""
+    """One option for each field of a configuration: `--update.lr`, in short `--lr`; also `--eval-every`, `--lora-rank`."""
     options = []
     for dotted, info in fields(kind):
         section, _, leaf = dotted.rpartition(".")
-        short = f"eval-{leaf}" if section == "eval" else leaf
+        short = f"{section}-{leaf}" if section in ("eval", "lora") else leaf
         flag = short.replace("_", "-")
         names = [dotted.replace(".", "__"), f"--{flag}"] + ([f"--{dotted}"] if section else [])
         annotation = info.annotation
@@ -26,13 +26,21 @@ def config_options(kind: type[Section]) -> list[click.Option]:
         if annotation is bool:
             names = [names[0], f"--{flag}/--no-{flag}"]
         elif typing.get_origin(annotation) is tuple:
-            settings |= {"multiple": True, "metavar": "FIELD=COLUMN"}
+            settings |= {"multiple": True} | _repeated(info)
         elif typing.get_origin(annotation) is typing.Literal:
             settings["type"] = click.Choice(typing.get_args(annotation))
         else:
             settings["metavar"] = getattr(annotation, "__name__", "value").upper()
         options.append(click.Option(names, **settings))
     return options
+
+
+def _repeated(info: Any) -> dict[str, Any]:
+    """What one value of a repeatable option may be."""
+    kind, _ = typing.get_args(info.annotation)
+    if typing.get_origin(kind) is typing.Literal:
+        return {"type": click.Choice(typing.get_args(kind))}
+    return {"metavar": (info.json_schema_extra or {}).get("metavar", "FIELD=COLUMN")}
 
 
 def _help(info: Any) -> str:

@@ -120,11 +120,23 @@ class Calls:
     keep: Bools
     posterior: Posterior
 
-    def misjudged(self) -> float:
-        """The expected share of the judged problems that are kept and should not be, or the other way round."""
-        known = self.posterior.n > 0
-        wrong = np.where(self.keep, 1.0 - self.inside, self.inside)
-        return float(wrong[known].mean()) if known.any() else 0.0
+    @property
+    def doubt(self) -> float:
+        """The share of the judged problems that one would expect to call wrongly, if each had to be called now."""
+        return self._mean(np.minimum(self.inside, 1.0 - self.inside), self.posterior.n > 0)
+
+    @property
+    def kept_wrongly(self) -> float:
+        """The expected share of what is kept that is not what the rule asks for."""
+        return self._mean(1.0 - self.inside, self.keep)
+
+    @property
+    def dropped_wrongly(self) -> float:
+        """The expected share of what was judged and is dropped that is what the rule asks for."""
+        return self._mean(self.inside, ~self.keep & (self.posterior.n > 0))
+
+    def _mean(self, values: Floats, where: Bools) -> float:
+        return float(values[where].mean()) if where.any() else 0.0
 
 
 @dataclass(frozen=True, slots=True)

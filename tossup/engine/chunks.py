@@ -26,6 +26,8 @@ class Chunk:
     seed: int
     first_id: int
     """The id of its first group; the others count up."""
+    drawn_by: str = "uniform"
+    """Why these problems: all of a pool alike, or a choice among them."""
 
 
 Execute = Callable[[Iterable[Chunk]], Iterator[tuple[Chunk, list[Group]]]]
@@ -41,6 +43,7 @@ def do(policy: Policy, config: MeasureConfig, chunk: Chunk) -> list[Group]:
         group_size=chunk.samples,
         seed=chunk.seed,
         first_id=chunk.first_id,
+        drawn_by=[chunk.drawn_by] * len(chunk.problems),
     )
     return groups
 

@@ -1,106 +1,177 @@
-"""Measuring a pool: sample answers to every problem, judge them, count, write the pool with its counts.
+"""Curating a pool: leave out what is unclean, sample answers to the rest, judge them, keep what the rule asks for.
 
-Resumable (see `measure`); the pool is written last, as a fold over the ledger.
+The data that flows:
+
+    pool ── checks ──> rest ── first look, waves ──> ledger ── counts ──> rule ──> NAME.parquet     kept, with counts
+              │                                                            │
+              └────────── duplicate, overlap, ... ──────────> NAME.dropped.jsonl <── too easy, too hard, ...
+
+Resumable (see `measure` and `waves`); what is written at the end is a fold over the ledger, and follows from it again
+whenever the command is given again, also with another --keep.
 """
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
+import numpy as np
 import polars as pl
 
+from tossup.curriculum import atomic, dropped
+from tossup.curriculum.checks import summary
 from tossup.curriculum.ledger import Ledger
 from tossup.curriculum.pool import Pool
+from tossup.curriculum.rule import Calls, Counts, Rule, parse_band, parse_signal
+from tossup.engine import inputs
+from tossup.engine.cleaning import Cleaned, clean
 from tossup.engine.config import CurateConfig
-from tossup.engine.folder import RunFolder
-from tossup.engine.measure import Watcher, measure, open_inputs
+from tossup.engine.folder import RunFolder, write_atomically
+from tossup.engine.measure import Watcher, chunk_size
 from tossup.engine.metrics import undecided_reasons
-from tossup.engine.pools import learned
+from tossup.engine.pools import counts, measured
+from tossup.engine.waves import Waves
 from tossup.records import TossupError
 
 FEW = 0.01
 """Below this share of toss-ups a pool is as good as useless to the model, and the report says so."""
 
 
-class Band(NamedTuple):
-    """A band of success rates, both ends in it."""
-
-    low: float
-    high: float
-
-
-def parse_band(text: str) -> Band:
-    """Read "0.1..0.9".
+def rule_of(config: CurateConfig) -> Rule:
+    """What the settings ask of a problem.
 
     Raises:
-        TossupError: it is not LOW..HIGH with 0 <= LOW <= HIGH <= 1.
+        TossupError: a band or a signal that is none, a confidence that decides nothing, waves without one.
     """
-    low, dots, high = text.partition("..")
-    try:
-        band = Band(float(low), float(high))
-    except ValueError:
-        band = Band(1.0, 0.0)
-    if not dots or not 0 <= band.low <= band.high <= 1:
-        raise TossupError(f"a band of success rates is LOW..HIGH between 0 and 1, such as 0.1..0.9; got {text!r}")
-    return band
+    rule = Rule(
+        parse_band(config.keep) if config.keep else None,
+        parse_signal(config.signal) if config.signal else None,
+        config.confidence or None,
+        config.group_size,
+        config.undecided,
+    )
+    if rule.confidence is not None and rule.confidence <= 0.5:
+        raise TossupError(f"--confidence is a probability above 0.5, such as 0.9; got {rule.confidence:g}")
+    if rule.confidence is not None and not rule.asks:
+        raise TossupError("--confidence says how sure a choice must be: give --keep or --signal, what to choose by")
+    if 0 < config.samples_max < config.samples:
+        raise TossupError(f"--samples-max {config.samples_max} is less than the first look, --samples {config.samples}")
+    if config.samples_max > config.samples and rule.confidence is None:
+        raise TossupError(
+            "--samples-max goes on where a choice is not sure yet: give --keep or --signal, and --confidence 0.9"
+        )
+    return rule
 
 
 def curate(config: CurateConfig, watcher: Watcher) -> dict[str, Any]:
-    """Measure `config.pool` under `config.model`, write `config.out` and return the report.
+    """Curate `config.pool` under `config.model`, write `config.out` and what was dropped, and return the report.
 
     Raises:
         TossupError: the pool, the model or the output cannot be used; what was measured stays in the ledger.
     """
-    band = parse_band(config.keep) if config.keep else None
+    rule = rule_of(config)
     out = Path(config.out)
     if out.suffix not in (".parquet", ".jsonl"):
         raise TossupError(f"--out is a pool, .parquet or .jsonl; got {config.out!r}")
     folder = RunFolder(out.with_name(f"{out.stem}.curate"))
-    pool, inputs = open_inputs(config)
+    cleaned = clean(config)
+    if cleaned.findings:
+        watcher.note(_found(cleaned))
+    rest = cleaned.rest
+    pool = rest.take(range(min(config.limit, len(rest)))) if config.limit else rest
     with folder.held():
-        folder.start_or_resume(config, inputs)
+        folder.start_or_resume(config, cleaned.fingerprints | inputs.of_model(config.model))
         ledger = Ledger(folder.ledger, folder.root.name, keep_text=config.save_text)
-        seconds = measure(config, pool, ledger, watcher)
-        measured = learned(pool, ledger.scan(), config.model)
-        kept = measured.take(_in_band(measured, band)) if band else measured
+        first = -(-len(rest) // chunk_size(config))
+        waves = Waves(config, pool, first, ledger, folder.root / "wave.json", rule, watcher)
+        seconds = waves.sample()
+        known = counts(pool, ledger.scan())
+        calls = rule.judge(known)
+        whole = measured(pool, ledger.scan(), config.model)
+        kept = whole.take(calls.keep)
+        left_out = dropped.table([*cleaned.dropped.values(), *_unwanted(pool, rule, known, calls, ledger)])
+        _write(left_out, out)
         kept.write(out)
-        return report(measured, kept, ledger, config.samples) | {
+        result = report(whole, ledger, config, known) | {
+            "kept": len(kept),
+            "dropped": dropped.summary(left_out),
+            "kept_wrongly": round(calls.kept_wrongly, 6),
+            "dropped_wrongly": round(calls.dropped_wrongly, 6),
+            "undecided_problems": int((calls.sure == 0).sum()),
+            "ended_by": waves.ended_by,
             "pool": str(out),
+            "dropped_to": str(_dropped_path(out)),
             "run": str(folder.root),
             "seconds": round(seconds, 3),
         }
+        write_atomically(folder.summary, json.dumps(result, ensure_ascii=False, allow_nan=False) + "\n")
+        return result
 
 
-def _in_band(pool: Pool, band: Band) -> list[bool]:
-    """Which problems were judged at least once and have a success rate in the band."""
-    rate = pl.col("correct") / pl.col("attempts")
-    inside = (pl.col("attempts") > 0) & rate.is_between(band.low, band.high)
-    return pool.frame.select(inside.fill_null(value=False)).to_series().to_list()
+def _found(cleaned: Cleaned) -> str:
+    kinds = ", ".join(f"{kind} {number:,}" for kind, number in summary(cleaned.findings).items() if number)
+    out = f"; {len(cleaned.dropped):,} problems are left out for it" if cleaned.dropped else ""
+    return f"{len(cleaned.findings):,} findings in the pool before sampling (see --check-only): {kinds}{out}"
 
 
-def report(measured: Pool, kept: Pool, ledger: Ledger, samples: int) -> dict[str, Any]:
+def _unwanted(pool: Pool, rule: Rule, known: Counts, calls: Calls, ledger: Ledger) -> list[dict[str, Any]]:
+    reasons = ledger.scan().filter(pl.col("ruling") == "undecided").group_by("problem").agg(pl.col("reason").first())
+    return dropped.unwanted(pool, rule, known, calls, dict(reasons.collect().iter_rows()))
+
+
+def _dropped_path(out: Path) -> Path:
+    return out.with_name(f"{out.stem}.dropped.jsonl")
+
+
+def _write(left_out: pl.DataFrame, out: Path) -> None:
+    """Write why each problem is not in the pool, also when none is missing: an older file would speak of another one."""
+    with atomic.replacing(_dropped_path(out)) as file:
+        left_out.write_ndjson(file)
+
+
+def report(measured: Pool, ledger: Ledger, config: CurateConfig, known: Counts) -> dict[str, Any]:
     """What was found: counts over all problems and by dataset, undecided answers by reason, and in words what follows."""
-    totals = _counts(measured.frame)
-    by_fate = ledger.tokens_by_fate()
+    rates = _first_rates(measured, ledger)
+    totals = _counts(measured.frame, rates)
+    by_dataset = {
+        name: _counts(part.drop("row"), rates[part["row"].to_numpy()])
+        for (name,), part in measured.frame.with_row_index("row").group_by("dataset", maintain_order=True)
+    }
+    most = int(known.answers.max(initial=0))
     return {
         **totals,
-        "kept": len(kept),
-        "samples": samples,
-        "tokens_generated": sum(by_fate.values()),
-        "datasets": {name: _counts(part) for (name,), part in measured.frame.group_by("dataset", maintain_order=True)},
+        "samples": config.samples,
+        "samples_most": most,
+        "samples_mean": round(float(known.answers.mean()), 3) if len(known.answers) else 0.0,
+        "tokens_generated": sum(ledger.tokens_by_fate().values()),
+        "datasets": by_dataset,
         "undecided_reasons": undecided_reasons(ledger.scan()),
         "verdict": _in_words(totals),
     }
 
 
-def _counts(frame: pl.DataFrame) -> dict[str, Any]:
+def _first_rates(measured: Pool, ledger: Ledger) -> Any:
+    """Each problem's rate in the first look, NaN without one: later answers were asked for where the first were mixed."""
+    first = (
+        ledger.scan()
+        .filter(pl.col("drawn_by") == "uniform")
+        .group_by(pl.col("problem").alias("id"))
+        .agg(rate=pl.col("reward").mean())
+    )
+    ids = measured.frame.lazy().select("id")
+    table = ids.join(first, on="id", how="left", maintain_order="left").collect()
+    return table["rate"].fill_null(np.nan).to_numpy()
+
+
+def _counts(frame: pl.DataFrame, rates: Any) -> dict[str, Any]:
     judged = frame.filter(pl.col("attempts") > 0)
     rate = judged["correct"] / judged["attempts"]
+    known = rates[~np.isnan(rates)]
     return {
         "problems": frame.height,
         "judged": judged.height,
-        "mean_rate": round(float(rate.mean() or 0.0), 6),  # type: ignore[arg-type]
+        "mean_rate": round(float(known.mean()), 6) if len(known) else 0.0,
         "always_solved": int((rate == 1).sum()),
         "never_solved": int((rate == 0).sum()),
         "toss_ups": int(((rate > 0) & (rate < 1)).sum()),

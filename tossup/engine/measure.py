@@ -9,7 +9,7 @@ the workers of a Ray cluster, see `chunks`; only this process writes.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Protocol
 
@@ -21,7 +21,7 @@ from tossup.engine.chunks import Chunk, Execute, Here
 from tossup.engine.config import MeasureConfig
 from tossup.engine.pools import open_pool
 from tossup.engine.rollouts import stream
-from tossup.records import Fate, Group
+from tossup.records import Fate, Group, tokens
 
 MEASURE_STREAM = 3
 """Keeps these seeds apart from those of training and of evaluation during training."""
@@ -50,19 +50,47 @@ def open_inputs(config: MeasureConfig) -> tuple[Pool, dict[str, str]]:
 def measure(config: MeasureConfig, pool: Pool, ledger: Ledger, watcher: Watcher) -> float:
     """Sample what the ledger does not hold yet; returns the seconds that it took."""
     begun = time.perf_counter()
-    size = max(1, config.sampling.batch_size // config.samples)
+    with workers(config, watcher) as execute:
+        enter(execute, first_look(config, pool, ledger, watcher), ledger, watcher)
+    return time.perf_counter() - begun
+
+
+def first_look(config: MeasureConfig, pool: Pool, ledger: Ledger, watcher: Watcher) -> Iterator[Chunk]:
+    """The chunks that the ledger lacks of `config.samples` answers to every problem, in the order of the pool."""
+    size = chunk_size(config)
     batches = range(-(-len(pool) // size))
     done = set(ledger.scan().select("problem").unique().collect()["problem"])
     ids = pool.ids
     todo = [b for b in batches if any(i not in done for i in ids[b * size : (b + 1) * size])]
     watcher.started(len(pool), len(pool) - sum(len(ids[b * size : (b + 1) * size]) for b in todo))
-    if not todo:
-        return 0.0
-    with workers(config, watcher) as execute:
-        for chunk, groups in execute(_chunk(config, pool, b, size) for b in todo):
-            ledger.append(chunk.number, [(group, _measured_fates(group)) for group in groups])
-            watcher.measured(len(groups), sum(len(r.response_ids) for g in groups for r in g.rollouts))
-    return time.perf_counter() - begun
+    for b in todo:
+        yield chunk(config, pool, b, range(b * size, min(len(pool), (b + 1) * size)), first_id=b * size)
+
+
+def chunk_size(config: MeasureConfig) -> int:
+    """Problems in a chunk."""
+    return max(1, config.sampling.batch_size // config.samples)
+
+
+def chunk(
+    config: MeasureConfig, pool: Pool, number: int, rows: Iterable[int], *, first_id: int, drawn_by: str = "uniform"
+) -> Chunk:
+    """Some problems of the pool as a chunk, whose seed follows from its number."""
+    return Chunk(
+        number=number,
+        problems=tuple(pool[i] for i in rows),
+        samples=config.samples,
+        seed=stream(config.seed, MEASURE_STREAM, number),
+        first_id=first_id,
+        drawn_by=drawn_by,
+    )
+
+
+def enter(execute: Execute, chunks: Iterable[Chunk], ledger: Ledger, watcher: Watcher) -> None:
+    """Have the chunks done and enter each in the ledger as it comes back. The next one is asked for after that."""
+    for done, groups in execute(chunks):
+        ledger.append(done.number, [(group, _measured_fates(group)) for group in groups])
+        watcher.measured(len(groups), sum(tokens(group.rollouts) for group in groups))
 
 
 @contextmanager
@@ -75,17 +103,6 @@ def workers(config: MeasureConfig, watcher: Watcher) -> Iterator[Execute]:
 
     with on_ray(config, inputs.of_model(config.model), watcher) as execute:
         yield execute
-
-
-def _chunk(config: MeasureConfig, pool: Pool, number: int, size: int) -> Chunk:
-    rows = range(number * size, min(len(pool), (number + 1) * size))
-    return Chunk(
-        number=number,
-        problems=tuple(pool[i] for i in rows),
-        samples=config.samples,
-        seed=stream(config.seed, MEASURE_STREAM, number),
-        first_id=number * size,
-    )
 
 
 def _measured_fates(group: Group) -> tuple[Fate, ...]:

@@ -9,6 +9,7 @@ import numpy as np
 import polars as pl
 
 from tossup.curriculum.pool import Pool, read_pool
+from tossup.curriculum.rule import Counts
 from tossup.engine import arithmetic
 from tossup.records import Problem, TossupError
 
@@ -59,9 +60,18 @@ def learned(pool: Pool, ledger: pl.LazyFrame, policy: str) -> Pool:
 
     Only the last group, since the policy moved; a problem that was never drawn keeps the counts that it had.
     """
+    return _with_counts(pool, ledger.filter(pl.col("group") == pl.col("group").max().over("problem")), policy)
+
+
+def measured(pool: Pool, ledger: pl.LazyFrame, policy: str) -> Pool:
+    """The pool with the counts of all answers in the ledger of one policy; a problem without any has no counts."""
+    zeros = np.zeros(len(pool), np.int64)
+    return _with_counts(pool.with_counts(attempts=zeros, correct=zeros), ledger, policy)
+
+
+def _with_counts(pool: Pool, ledger: pl.LazyFrame, policy: str) -> Pool:
     fresh = (
-        ledger.filter(pl.col("group") == pl.col("group").max().over("problem"))
-        .group_by(pl.col("problem").alias("id"))
+        ledger.group_by(pl.col("problem").alias("id"))
         .agg(
             attempts=pl.col("reward").count().cast(pl.Int64),
             correct=pl.col("reward").sum().cast(pl.Int64),
@@ -74,6 +84,20 @@ def learned(pool: Pool, ledger: pl.LazyFrame, policy: str) -> Pool:
         .collect()
     )
     return Pool(pool.frame.update(fresh, on="id", how="left", include_nulls=True), pool.schema)
+
+
+def counts(pool: Pool, ledger: pl.LazyFrame) -> Counts:
+    """What the ledger says of each problem of the pool, by position."""
+    fold = ledger.group_by(pl.col("problem").alias("id")).agg(
+        answers=pl.len().cast(pl.Int64),
+        attempts=pl.col("reward").count().cast(pl.Int64),
+        correct=pl.col("reward").sum().cast(pl.Int64),
+        mean_tokens=pl.col("response_tokens").mean(),
+    )
+    ids = pool.frame.lazy().select("id")
+    table = ids.join(fold, on="id", how="left", maintain_order="left").fill_null(0).collect()
+    answers, attempts, correct, mean_tokens = (table[name].to_numpy() for name in table.columns[1:])
+    return Counts(answers, attempts, correct, mean_tokens, tags(pool))
 
 
 def spread(pool: Pool, n: int) -> list[Problem]:
