@@ -139,15 +139,19 @@ def _knock(address: str) -> None:
 
 
 def _start(quiet: Mapping[str, Any]) -> None:
-    """Start a cluster on this machine. It has half a minute for that, which a busy machine may not give it at once."""
+    """Start a cluster on this machine. It has half a minute for that, which a busy machine may not give it at once.
+
+    Raises:
+        RuntimeError: it did not start.
+    """
     for attempt in range(STARTS):
         try:
             ray.init("local", include_dashboard=False, object_store_memory=STORE_BYTES, **quiet)
             return
-        except RuntimeError:
+        except Exception as e:  # noqa: BLE001  Ray raises a bare Exception when the time is up
             ray.shutdown()
             if attempt == STARTS - 1:
-                raise
+                raise RuntimeError(str(e)) from e
 
 
 class Worker:
