@@ -148,7 +148,7 @@ def _start(quiet: Mapping[str, Any]) -> None:
         try:
             ray.init("local", include_dashboard=False, object_store_memory=STORE_BYTES, **quiet)
             return
-        except Exception as e:  # noqa: BLE001  Ray raises a bare Exception when the time is up
+        except Exception as e:  # Ray raises a bare one when the time is up
             ray.shutdown()
             if attempt == STARTS - 1:
                 raise RuntimeError(str(e)) from e
