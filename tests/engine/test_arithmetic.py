@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from functools import partial
 from itertools import islice
 from typing import Any
 
@@ -17,6 +18,7 @@ from tossup.engine.arithmetic.warm_start import IGNORED, examples, forgetful, ma
 from tossup.engine.config import TrainConfig, load
 from tossup.engine.evaluate import accuracy
 from tossup.engine.policy import load as load_policy
+from tossup.engine.rollouts import sample_groups
 from tossup.records import Problem
 from tossup.verifiers import verify
 
@@ -183,5 +185,5 @@ def test_the_recipe_is_a_config_and_the_checkpoint_starts_in_the_documented_rang
     config = load(TrainConfig, recipe_path())
     assert (config.model, config.eval_pool) == ("builtin:arithmetic", "builtin:arithmetic/heldout")
     torch.set_num_threads(1)
-    result = accuracy(load_policy(config.model), heldout(), config)
+    result = accuracy(partial(sample_groups, load_policy(config.model)), heldout(), config, 0)
     assert 0.45 < result.mean < 0.60

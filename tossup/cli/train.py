@@ -73,14 +73,16 @@ def command(recipe: Path | None, as_json: bool, **overrides: Any) -> None:
     tossup train --steps 50 --out runs/short
     tossup train --model Qwen/Qwen3-1.7B --pool hf:openai/gsm8k --lr 1e-6 --group-size 8
     tossup train recipe.toml --sampler uniform --seed 1 --json
+    torchrun --nproc-per-node 8 -m tossup train recipe.toml
     """
-    from tossup.engine import arithmetic
+    from tossup.engine import arithmetic, distributed
     from tossup.engine.train import train
 
     given = overrides_of(overrides)
     if recipe is None and "model" not in given:
         recipe = arithmetic.recipe_path()
     config = configured(configuration.TrainConfig, recipe, given)
+    console.quiet = distributed.follows()
     with progress_bar(rate="speed") as progress:
         look = Look(progress, config.steps)
         try:
@@ -92,6 +94,8 @@ def command(recipe: Path | None, as_json: bool, **overrides: Any) -> None:
             raise TossupError(
                 f"{e}; every finished step is saved: free what is missing and run the same command"
             ) from e
+    if not summary:  # a process of torchrun that follows the one that prints
+        return
     if as_json:
         print_json(summary)
     else:

@@ -32,7 +32,7 @@ def replacing(path: Path) -> Iterator[IO[bytes]]:
             file.flush()
             os.fsync(file.fileno())
         temporary.replace(path)
-        _sync_folder(path.parent)
+        sync_folder(path.parent)
     except BaseException as e:
         with suppress(FileNotFoundError):
             temporary.unlink()
@@ -41,7 +41,7 @@ def replacing(path: Path) -> Iterator[IO[bytes]]:
         raise
 
 
-def _sync_folder(folder: Path) -> None:
+def sync_folder(folder: Path) -> None:
     """Make the rename itself survive a power cut."""
     handle = os.open(folder, os.O_RDONLY)
     try:

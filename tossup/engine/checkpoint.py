@@ -1,42 +1,79 @@
-"""Checkpoints: one file a step, complete or absent.
+"""Checkpoints: one folder a step, complete or absent.
 
-A checkpoint holds all that the next step depends on: weights, optimizer, the curriculum's state, the groups that wait for
-a batch, and the run's counters. It is written to a temporary name, flushed to the disk and renamed, so a kill at any
-instant leaves the previous one. Random numbers need no state: they are functions of (seed, step), see `rollouts.stream`.
+step-00000012/state.pt   all that the next step depends on: the curriculum's state, the groups that wait for a batch, the run's
+                         counters; of a process alone also weights and optimizer
+step-00000012/shards/    of several ranks, weights and optimizer by torch.distributed.checkpoint: each rank writes its own
+
+A checkpoint is written under a temporary name, flushed to the disk and renamed, so a kill at any instant leaves the previous
+one. Either kind is read by any number of ranks. Random numbers need no state: they are functions of (seed, step), see
+`rollouts.stream`. Weights that are not trained are not in it: they are the start model's.
+
+Tensors are kept by flat names: "weight/NAME", and "exp_avg/NAME" and the like for the optimizer's state of that parameter.
 """
 
 from __future__ import annotations
 
 import re
+import shutil
+import uuid
+import warnings
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
+from torch.distributed.checkpoint.api import CheckpointException
+from torch.distributed.checkpoint.filesystem import FileSystemReader, FileSystemWriter
+from torch.distributed.checkpoint.metadata import TensorStorageMetadata
+from torch.distributed.checkpoint.state_dict_loader import load
+from torch.distributed.checkpoint.state_dict_saver import save
+from torch.distributed.tensor import DTensor, distribute_tensor
 
 from tossup.curriculum import atomic
+from tossup.engine.distributed import World
 from tossup.records import TossupError
 
-NAME = re.compile(r"step-\d{8}\.pt")
+NAME = re.compile(r"step-\d{8}")
+STATE, SHARDS = "state.pt", "shards"
 
 
-def save(folder: Path, step: int, state: dict[str, Any], keep: int) -> Path:
-    """Write the state after `step` steps and delete all but the newest `keep` checkpoints.
+@contextmanager
+def writing(folder: Path, step: int, keep: int) -> Iterator[Path]:
+    """A folder to write the state after `step` steps to; on leaving the block it becomes the newest checkpoint.
 
-    `state` holds tensors, numbers, strings and containers of them.
+    All but the newest `keep` are then deleted. On an error nothing changes.
 
     Raises:
         TossupError: the disk refused (full, read-only); the previous checkpoint is still there.
     """
-    folder.mkdir(parents=True, exist_ok=True)
-    path = folder / f"step-{step:08d}.pt"
-    with atomic.replacing(path) as file:
+    path = folder / f"step-{step:08d}"
+    part = folder / f"{atomic.TEMPORARY}{path.name}-{uuid.uuid4().hex[:8]}"
+    try:
+        part.mkdir(parents=True)
+        yield part
+        atomic.sync_folder(part)
+        if path.exists():  # a damaged one that was set aside and comes again
+            _remove(path)
+        part.rename(path)
+        atomic.sync_folder(folder)
+    except BaseException as e:
+        shutil.rmtree(part, ignore_errors=True)
+        if isinstance(e, OSError):
+            raise TossupError(f"{path} could not be written: {e.strerror or e}; the checkpoint before is intact") from e
+        raise
+    for old in _all(folder)[:-keep]:
+        _remove(old)
+
+
+def write_state(folder: Path, state: Mapping[str, Any]) -> None:
+    """Write tensors, numbers, strings and containers of them as the state of the checkpoint that is being written."""
+    with atomic.replacing(folder / STATE) as file:
         try:
-            torch.save(state, file)
+            torch.save(dict(state), file)
         except RuntimeError as e:  # torch's complaint that the file is short hides the disk's own
             raise (e.__context__ if isinstance(e.__context__, OSError) else e) from None
-    for old in _all(folder)[:-keep]:
-        old.unlink()
-    return path
 
 
 def latest(folder: Path) -> Path | None:
@@ -45,18 +82,111 @@ def latest(folder: Path) -> Path | None:
     return found[-1] if found else None
 
 
-def read(path: Path, device: torch.device) -> dict[str, Any]:
-    """Read a checkpoint. Only tensors and plain data are loaded, never code.
+def read_state(folder: Path) -> dict[str, Any]:
+    """Read the state of a checkpoint. Only tensors and plain data are loaded, never code.
 
     Raises:
         TossupError: the file is damaged; the message names what to delete to go on from the one before.
     """
     try:
-        state: dict[str, Any] = torch.load(path, map_location=device, weights_only=True)
+        state: dict[str, Any] = torch.load(folder / STATE, map_location="cpu", weights_only=True)
     except Exception as e:
-        raise TossupError(f"checkpoint {path} is damaged ({e}); delete it to go on from the one before") from e
+        raise _damaged(folder, e) from e
     return state
 
 
+def packed(model: Any, optimizer: torch.optim.Optimizer, world: World, folder: Path) -> dict[str, Any]:
+    """Weights and optimizer, for `write_state`; several ranks write them to `folder` instead and get nothing.
+
+    Raises:
+        TossupError: the disk refused.
+    """
+    tensors = {
+        f"{kind}/{name}": value
+        for name, p in model.named_parameters()
+        if p.requires_grad
+        for kind, value in ({"weight": p.detach()} | dict(optimizer.state.get(p, {}))).items()
+    }
+    if world.size == 1:
+        return {"tensors": tensors}
+    try:
+        save(tensors, storage_writer=FileSystemWriter(folder / SHARDS))
+        atomic.sync_folder(folder / SHARDS)
+    except CheckpointException as e:
+        raise TossupError(
+            f"{folder / SHARDS} could not be written ({_cause(e)}); the checkpoint before is intact"
+        ) from e
+    return {}
+
+
+def unpack(model: Any, optimizer: torch.optim.Optimizer, world: World, folder: Path) -> None:
+    """Give model and optimizer the tensors of a checkpoint.
+
+    Raises:
+        TossupError: it is damaged, or of another model.
+    """
+    parameters = {name: p for name, p in model.named_parameters() if p.requires_grad}
+    tensors = _from_shards(folder, parameters, world) if (folder / SHARDS).exists() else read_state(folder)["tensors"]
+    weights = {name.removeprefix("weight/") for name in tensors if name.startswith("weight/")}
+    if weights != parameters.keys():
+        raise TossupError(f"checkpoint {folder} is of another model: {sorted(weights ^ parameters.keys())[:3]} differ")
+    optimizer.state.clear()
+    for key, value in tensors.items():
+        kind, name = key.split("/", 1)
+        p = parameters[name]
+        placed = _like(value, p)
+        if kind == "weight":
+            with torch.no_grad():
+                p.copy_(placed)
+        else:
+            optimizer.state[p][kind] = placed
+
+
+def _like(value: Tensor, p: Tensor) -> Tensor:
+    """The tensor on the parameter's device, and sharded like it where it has its shape."""
+    if isinstance(p, DTensor) and not isinstance(value, DTensor) and value.shape == p.shape:
+        return distribute_tensor(value.to(p.device), p.device_mesh, p.placements, src_data_rank=None)
+    return value.to(p.device)
+
+
+def _from_shards(folder: Path, parameters: Mapping[str, Tensor], world: World) -> dict[str, Tensor]:
+    """Read what several ranks wrote: of each tensor the part that this rank holds."""
+    try:
+        reader = FileSystemReader(folder / SHARDS)
+        stored = reader.read_metadata().state_dict_metadata.items()
+        shapes = {key: m.size for key, m in stored if isinstance(m, TensorStorageMetadata)}
+        names = {key: key.split("/", 1)[1] for key in shapes}
+        tensors = {
+            key: torch.zeros_like(p) if shape == p.shape else torch.zeros(shape, device=p.device)
+            for key, shape in shapes.items()
+            if (p := parameters.get(names[key])) is not None
+        }
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "torch.distributed is disabled", UserWarning)
+            load(tensors, storage_reader=reader, no_dist=world.size == 1)
+    except (Exception, CheckpointException) as e:
+        raise _damaged(folder, e) from e
+    return tensors
+
+
+def _damaged(folder: Path, e: BaseException) -> TossupError:
+    return TossupError(f"checkpoint {folder} is damaged ({_cause(e)}); delete it to go on from the one before")
+
+
+def _cause(e: BaseException) -> str:
+    """What really went wrong: of a failure of several ranks, that of the first."""
+    if isinstance(e, CheckpointException) and e.failures:
+        e = next(iter(e.failures.values()))[0]
+    return f"{type(e).__name__}: {str(e).strip().splitlines()[0] if str(e).strip() else 'no more is known'}"
+
+
+def _remove(path: Path) -> None:
+    """Delete a checkpoint; its name goes first, so that a kill leaves no half of it."""
+    gone = path.with_name(f"{atomic.TEMPORARY}{path.name}-old")
+    shutil.rmtree(gone, ignore_errors=True)
+    path.rename(gone)
+    shutil.rmtree(gone)
+
+
 def _all(folder: Path) -> list[Path]:
-    return sorted(path for path in folder.glob("step-*.pt") if NAME.fullmatch(path.name))
+    return sorted(path for path in folder.glob("step-*") if NAME.fullmatch(path.name))

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import polars as pl
 
 from tossup.curriculum.estimate import subset_shares
 from tossup.curriculum.ledger import Ledger
-from tossup.engine.config import EvaluateConfig, TrainConfig, digest
+from tossup.engine.config import EvaluateConfig, SamplingConfig, TrainConfig, digest
 from tossup.engine.folder import RunFolder
 from tossup.engine.measure import Watcher, measure, open_inputs
-from tossup.engine.policy import Policy
-from tossup.engine.rollouts import sample_groups, stream
-from tossup.records import Problem, TossupError, tokens
+from tossup.engine.rollouts import Seconds, stream
+from tossup.records import Group, Problem, TossupError, tokens
 
 EVAL_STREAM = 2
 """Keeps the seeds of evaluation apart from those of training (`train.WAVE_STREAM`)."""
@@ -34,7 +33,16 @@ class Accuracy(NamedTuple):
     """Answers that the verifier could not judge; they count neither as right nor as wrong."""
 
 
-def accuracy(policy: Policy, problems: Sequence[Problem], config: TrainConfig) -> Accuracy:
+class Sampling(Protocol):
+    """`sample_groups` with a policy, wherever it runs: `Learner.sample`."""
+
+    def __call__(
+        self, problems: Sequence[Problem], sampling: SamplingConfig, *, group_size: int, seed: int, policy_step: int
+    ) -> tuple[list[Group], Seconds]:
+        """Groups in the order of the problems."""
+
+
+def accuracy(sample: Sampling, problems: Sequence[Problem], config: TrainConfig, policy_step: int) -> Accuracy:
     """Mean success rate over the problems of `config.eval.samples` sampled answers each, at the training temperature.
 
     The same seed every time, so that two evaluations differ by the policy alone.
@@ -42,9 +50,12 @@ def accuracy(policy: Policy, problems: Sequence[Problem], config: TrainConfig) -
     Raises:
         TossupError: no answer to any problem could be judged.
     """
-    samples = config.eval.samples
-    groups, _ = sample_groups(
-        policy, problems, config.rollout, group_size=samples, seed=stream(config.seed, EVAL_STREAM)
+    groups, _ = sample(
+        problems,
+        config.rollout,
+        group_size=config.eval.samples,
+        seed=stream(config.seed, EVAL_STREAM),
+        policy_step=policy_step,
     )
     rates = np.array([np.mean(group.rewards) for group in groups if group.rewards])
     if not len(rates):

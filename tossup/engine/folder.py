@@ -83,7 +83,7 @@ class RunFolder:
         write_atomically(self.inputs, json.dumps(dict(inputs), indent=1) + "\n")
 
     def _has_begun(self) -> bool:
-        return is_ledger(self.ledger) or any(self.checkpoints.glob("step-*.pt"))
+        return is_ledger(self.ledger) or any(self.checkpoints.glob("step-*"))
 
     def _check_inputs(self, inputs: Mapping[str, str]) -> None:
         if not self.inputs.exists():

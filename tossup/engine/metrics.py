@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import resource
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import polars as pl
@@ -14,6 +16,51 @@ from tossup.records import Fate, Group, Stop, TossupError, tokens
 
 INFORMATIVE = [Fate.TRAINED.value, Fate.MEASURED.value, Fate.SURPLUS.value, Fate.STALE.value]
 """Fates that only rollouts of informative groups have."""
+
+
+class Clock:
+    """Where the wall time of a step goes, in seconds; a part within another counts as itself only.
+
+    From one `lap` to the next nothing escapes: what no part claims is "other".
+    """
+
+    def __init__(self) -> None:
+        self.seconds: dict[str, float] = {}
+        self._parts = ["other"]
+        self._since = time.perf_counter()
+
+    @contextmanager
+    def __call__(self, part: str) -> Iterator[None]:
+        """Within it, time is this part's."""
+        self._charge()
+        self._parts.append(part)
+        try:
+            yield
+        finally:
+            self._charge()
+            self._parts.pop()
+
+    def move(self, seconds: float, to: str) -> None:
+        """Call so much of the part that is running another's."""
+        self._charge()
+        self.seconds[self._parts[-1]] -= seconds
+        self.seconds[to] = self.seconds.get(to, 0.0) + seconds
+
+    def lap(self) -> dict[str, float]:
+        """The figures since the last one: each part, `time/step`, all of them, and `time/outside_share`, the share of
+        what is neither generation nor update; then begin anew.
+        """
+        self._charge()
+        total = sum(self.seconds.values())
+        work = sum(self.seconds.get(part, 0.0) for part in ("generate", "update", "evaluate"))
+        figures = {f"time/{part}": seconds for part, seconds in sorted(self.seconds.items())}
+        self.seconds = {}
+        return figures | {"time/step": total, "time/outside_share": 1 - work / total}
+
+    def _charge(self) -> None:
+        now = time.perf_counter()
+        self.seconds[self._parts[-1]] = self.seconds.get(self._parts[-1], 0.0) + now - self._since
+        self._since = now
 
 
 def step_metrics(batch: Batch, groups: Sequence[Group]) -> dict[str, float]:

@@ -11,102 +11,91 @@ One step, as in the paper (arXiv:2402.03300, section 4.1), with the curriculum a
 
 A kill at any instant loses the step in flight: on resume the ledger and the metrics are cut back to the checkpoint, and
 the step runs again from the same state with the same seeds, so it gives the same answers, rewards and weights.
+
+Under torchrun this loop runs in rank 0 alone; `Learner`'s methods are run by all ranks together, see `distributed`.
 """
 
 from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 
-from tossup.curriculum.batch import Batch, BatchRule, Pending, collect
+from tossup.curriculum.batch import BatchRule, Pending, collect
 from tossup.curriculum.ledger import Ledger
 from tossup.curriculum.sampler import Draw
 from tossup.engine import checkpoint
 from tossup.engine.completions import completions
 from tossup.engine.config import TrainConfig
 from tossup.engine.dashboards import Dashboard, NoDashboard, open_dashboard
+from tossup.engine.distributed import World, join
 from tossup.engine.evaluate import Accuracy, accuracy
 from tossup.engine.folder import Metrics, RunFolder, default_root, write_atomically
 from tossup.engine.inputs import Problems, of_model
-from tossup.engine.metrics import check_tokens, step_metrics, summary
-from tossup.engine.policy import export, load, set_threads
+from tossup.engine.learner import Learner
+from tossup.engine.metrics import Clock, check_tokens, step_metrics, summary
 from tossup.engine.pools import learned, tags
-from tossup.engine.rollouts import sample_groups, stream
+from tossup.engine.progress import Progress, Watcher
+from tossup.engine.rollouts import stream
 from tossup.engine.samplers import make_sampler, watched
-from tossup.engine.step import update
 from tossup.records import Group, tokens
 
 WAVE_STREAM = 1
 """Keeps the seeds of training waves apart from those of evaluation (`evaluate.EVAL_STREAM`)."""
 
 
-class Watcher(Protocol):
-    """Whoever looks on: the command line, a notebook, a test."""
-
-    def note(self, text: str) -> None:
-        """Something worth a line: where the run lies, that it resumes, how accurate the start model is."""
-
-    def generated(self, answers: int) -> None:
-        """So many answers have just been finished."""
-
-    def step(self, step: int, metrics: Mapping[str, float]) -> None:
-        """A step is done and saved."""
-
-
-@dataclass
-class Progress:
-    """The run's counters; part of every checkpoint."""
-
-    step: int = 0
-    groups: int = 0
-    tokens_generated: int = 0
-    tokens_eval: int = 0
-    seconds: float = 0.0
-    seconds_generate: float = 0.0
-    seconds_verify: float = 0.0
-    seconds_update: float = 0.0
-    evaluations: list[dict[str, float]] = field(default_factory=list)
-    ended_by: str = ""
-
-
 def train(config: TrainConfig, watcher: Watcher) -> dict[str, Any]:
     """Train, or go on with the run that the folder holds, and return its summary (also `summary.json`).
 
+    Under torchrun each of its processes calls this; the summary of those that follow is empty.
+
     Raises:
-        TossupError: the model, the pool or the folder cannot be used; nothing that was saved is lost.
+        TossupError: the model, the pool or the folder cannot be used, or a process of the run is lost; nothing that was
+            saved is lost.
     """
+    world = join(config.device, config.timeout)
+    try:
+        if world.leads:
+            return _lead(config, watcher, world)
+        Learner(config, world).follow()
+        return {}
+    finally:
+        world.leave()
+
+
+def _lead(config: TrainConfig, watcher: Watcher, world: World) -> dict[str, Any]:
     folder = RunFolder(Path(config.out) if config.out else default_root(config))
     problems = Problems.of(config)
     with folder.held():
         folder.start_or_resume(config, problems.fingerprints | of_model(config.model))
-        run = Run(config, folder, watcher, problems)
+        run = Run(config, folder, watcher, problems, world)
         run.resume()
-        if (done := run.result()) is not None:
-            return done
-        run.cut_back()
-        with run.dashboard():
-            run.evaluate_at_start()
-            while (reason := run.finished()) is None:
-                run.one_step()
-            return run.finish(reason)
+        if (result := run.result()) is None:
+            run.cut_back()
+            with run.dashboard():
+                run.evaluate_at_start()
+                while (reason := run.finished()) is None:
+                    run.one_step()
+                result = run.finish(reason)
+        run.learner.dismiss()
+        return result
 
 
 class Run:
-    """Everything one run holds in memory."""
+    """Everything that the loop holds in memory; model and optimizer are `learner`'s."""
 
-    def __init__(self, config: TrainConfig, folder: RunFolder, watcher: Watcher, problems: Problems) -> None:
+    def __init__(
+        self, config: TrainConfig, folder: RunFolder, watcher: Watcher, problems: Problems, world: World
+    ) -> None:
         self.config, self.folder, self.watcher = config, folder, watcher
         self.pool, self.held_out = problems.pool, problems.held_out
-        self.policy = load(config.model, config.device, config.dtype)
-        set_threads(self.policy, config.threads)
-        self.ref = load(config.model, config.device, config.dtype) if config.update.kl_beta > 0 else None
+        self.learner = Learner(config, world, watcher.generated)
         self.sampler = make_sampler(config, self.pool.attempts, self.pool.correct, tags(self.pool))
         self.rule = BatchRule(
             groups=min(config.rollout.problems_per_step, len(self.pool)),
@@ -117,27 +106,20 @@ class Run:
             patience=config.curriculum.patience,
         )
         self.pending = Pending()
-        self.optimizer = torch.optim.AdamW(
-            self.policy.model.parameters(),
-            lr=config.update.lr,
-            betas=(config.update.beta1, config.update.beta2),
-            weight_decay=config.update.weight_decay,
-            fused=True,
-        )
         self.ledger = Ledger(folder.ledger, folder.root.name, keep_text=config.save_text)
         self.metrics = Metrics(folder.metrics)
         self.board: Dashboard = NoDashboard()
         self.progress = Progress()
+        self.clock = Clock()
         self.started = time.perf_counter()
 
     def resume(self) -> None:
         """Continue from the newest checkpoint, if there is one."""
         newest = checkpoint.latest(self.folder.checkpoints)
         if newest is not None:
-            state = checkpoint.read(newest, self.policy.device)
-            self.policy.model.load_state_dict(state["model"])
-            self.optimizer.load_state_dict(state["optimizer"])
-            self.sampler.restore({name: tensor.cpu().numpy() for name, tensor in state["sampler"].items()})
+            state = checkpoint.read_state(newest)
+            self.learner.read(newest)
+            self.sampler.restore({name: tensor.numpy() for name, tensor in state["sampler"].items()})
             self.pending.restore(json.loads(state["pending"]))
             self.progress = Progress(**json.loads(state["progress"]))
             self.watcher.note(f"resuming {self.folder.root} after step {self.progress.step}")
@@ -190,61 +172,57 @@ class Run:
         return None
 
     def one_step(self) -> None:
-        """Choose, generate, judge, observe, update, record, save."""
-        step, p = self.progress.step, self.progress
-        begun = time.perf_counter()
+        """Choose, generate, judge, observe, update, record, save.
+
+        The times of a line of metrics are those since the line before, so the save before it is in it and nothing escapes.
+        """
+        step, p, clock = self.progress.step, self.progress, self.clock
         waves = Waves(self)
-        batch = collect(self.sampler, waves.run, step, self.rule, self.pending)
-        updating = time.perf_counter()
-        figures = self._update(batch)
-        update_seconds = time.perf_counter() - updating
-        self.ledger.append(step, batch.entries)
+        with clock("curriculum"):
+            batch = collect(self.sampler, waves.run, step, self.rule, self.pending)
+        with clock("update"):
+            figures = self.learner.update(batch.kept, step) if batch.kept else {}
+        with clock("ledger"):
+            self.ledger.append(step, batch.entries)
         p.step, p.groups = step + 1, p.groups + batch.generated_groups
         p.tokens_generated += batch.generated_tokens
-        p.seconds_generate += waves.generate_seconds
-        p.seconds_verify += waves.verify_seconds
-        p.seconds_update += update_seconds
         if batch.nothing_left is not None:
             p.ended_by = f"nothing left to learn: {batch.nothing_left.value}"
         metrics = step_metrics(batch, waves.groups) | figures
-        metrics |= {"time/generate": waves.generate_seconds, "time/verify": waves.verify_seconds}
-        metrics |= {"time/update": update_seconds, "time/step": time.perf_counter() - begun}
         every = self.config.eval.every
         if self.held_out and every and p.step % every == 0:
-            result = self._evaluate()
+            with clock("evaluate"):
+                result = self._evaluate()
             metrics |= {"eval/accuracy": result.mean, "eval/stderr": result.stderr}
+        times = clock.lap()
         p.seconds = time.perf_counter() - self.started
-        metrics |= {"tokens/total": p.tokens_generated, "seconds": p.seconds}
+        p.seconds_generate += times.get("time/generate", 0.0)
+        p.seconds_verify += times.get("time/verify", 0.0)
+        p.seconds_update += times["time/update"]
+        metrics |= times | {"tokens/total": p.tokens_generated, "seconds": p.seconds}
         self.metrics.append({"step": step} | metrics)
         self.board.show(step, completions(step, batch.entries, self.config.log_groups, self.config.update.std_norm))
         self.board.log(step, metrics)
         if p.step % self.config.save_every == 0 or self.finished() is not None:
-            self._save()
+            with clock("save"):
+                self._save()
         self.watcher.step(p.step, metrics)
 
-    def _update(self, batch: Batch) -> dict[str, float]:
-        if not batch.kept:
-            return {}
-        warmup = self.config.update.warmup_steps
-        for group in self.optimizer.param_groups:
-            group["lr"] = self.config.update.lr * min(1.0, (batch.step + 1) / (warmup + 1))
-        return update(self.policy, self.optimizer, batch.kept, self.config, self.ref)
-
     def _evaluate(self) -> Accuracy:
-        result = accuracy(self.policy, self.held_out, self.config)
+        result = accuracy(self.learner.sample, self.held_out, self.config, self.progress.step)
         self.progress.tokens_eval += result.tokens
         self.progress.evaluations.append({"step": self.progress.step, "mean": result.mean, "stderr": result.stderr})
         return result
 
     def _save(self) -> None:
-        state = {
-            "model": self.policy.model.state_dict(),
-            "optimizer": self.optimizer.state_dict(),
-            "sampler": {name: torch.as_tensor(array) for name, array in self.sampler.state().items()},
-            "pending": json.dumps(self.pending.state()),
-            "progress": json.dumps(asdict(self.progress)),
-        }
-        checkpoint.save(self.folder.checkpoints, self.progress.step, state, self.config.keep_checkpoints)
+        keep = self.config.keep_checkpoints
+        with checkpoint.writing(self.folder.checkpoints, self.progress.step, keep) as part:
+            state = {
+                "sampler": {name: torch.as_tensor(array) for name, array in self.sampler.state().items()},
+                "pending": json.dumps(self.pending.state()),
+                "progress": json.dumps(asdict(self.progress)),
+            }
+            checkpoint.write_state(part, state | self.learner.write(part))
 
     def finish(self, reason: str) -> dict[str, Any]:
         """Evaluate, give the waiting groups their fate, write model, pool and summary."""
@@ -254,7 +232,7 @@ class Run:
         surplus = self.pending.flush()
         if surplus:
             self.ledger.append(p.step, surplus)
-        export(self.policy, self.folder.model)
+        self.learner.export(self.folder.model)
         policy_name = f"{self.folder.root.name}@{p.step}"
         learned(self.pool, self.ledger.scan(), policy_name).write(self.folder.pool)
         lists = watched(self.sampler, self.pool.ids)
@@ -269,31 +247,27 @@ class Run:
 
 
 class Waves:
-    """The waves of one step: generates and judges a group for each draw, and adds up where the time went."""
+    """The waves of one step: generates and judges a group for each draw."""
 
     def __init__(self, run: Run) -> None:
         self.run_ = run
         self.groups: list[Group] = []
         self.count = 0
-        self.generate_seconds = 0.0
-        self.verify_seconds = 0.0
 
     def run(self, draws: list[Draw]) -> list[Group]:
         """One group a draw, in order."""
         run, step = self.run_, self.run_.progress.step
-        groups, seconds = sample_groups(
-            run.policy,
-            [run.pool[draw.index] for draw in draws],
-            run.config.rollout,
-            group_size=run.config.rollout.group_size,
-            seed=stream(run.config.seed, WAVE_STREAM, step, self.count),
-            policy_step=step,
-            first_id=run.progress.groups + len(self.groups),
-            drawn_by=[draw.by for draw in draws],
-            progress=run.watcher.generated,
-        )
+        with run.clock("generate"):
+            groups, seconds = run.learner.sample(
+                [run.pool[draw.index] for draw in draws],
+                run.config.rollout,
+                group_size=run.config.rollout.group_size,
+                seed=stream(run.config.seed, WAVE_STREAM, step, self.count),
+                policy_step=step,
+                first_id=run.progress.groups + len(self.groups),
+                drawn_by=[draw.by for draw in draws],
+            )
+            run.clock.move(seconds.verify, to="verify")
         self.count += 1
         self.groups += groups
-        self.generate_seconds += seconds.generate
-        self.verify_seconds += seconds.verify
         return groups

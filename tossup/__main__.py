@@ -1,0 +1,5 @@
+"""`python -m tossup` is `tossup`: for torchrun, which starts modules."""
+
+from tossup.cli import main
+
+main()
