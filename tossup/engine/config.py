@@ -73,15 +73,35 @@ class UpdateConfig(Section):
     clip_low: float = Field(0.2, gt=0, description="the ratio is clipped below 1 - clip_low")
     clip_high: float = Field(0.2, gt=0, description="the ratio is clipped above 1 + clip_high")
     kl_beta: float = Field(0.0, ge=0, description="weight of the k3 KL to the start model")
+    tis_cap: float = Field(
+        0.0, ge=0, description="correct for the sampler's own log-probs by weights up to this, such as 2; 0: do not"
+    )
     std_norm: bool = Field(True, description="divide advantages by the group's standard deviation")
     aggregate: Literal["sequence", "token", "constant"] = Field(
         "sequence", description="mean over each answer then answers (GRPO), over tokens (DAPO), or / max_new_tokens"
     )
+    overlong: float = Field(
+        0.0, ge=0, le=1, description="last share of max_new_tokens in which a longer answer loses up to 1 of its reward"
+    )
     epochs: int = Field(1, ge=1, description="updates on each batch")
     micro_batch_tokens: int = Field(
-        0, ge=0, description="padded tokens in one forward and backward pass; 0: 2,048 on a CPU, 16,384 on a GPU"
+        0, ge=0, description="tokens with padding in one forward and backward pass; 0: 2,048 on a CPU, 16,384 on a GPU"
+    )
+    packing: Literal["auto", "padded", "packed"] = Field(
+        "auto", description="answers end to end in one row instead of padded; auto: where attention is flash attention"
+    )
+    gradient_checkpointing: bool = Field(
+        False, description="keep no activations within a layer, compute them again: a third more time, far less memory"
     )
     max_grad_norm: float = Field(1.0, gt=0, description="gradient clipping norm")
+
+
+class LoraConfig(Section):
+    """Training a low-rank adapter instead of all weights; needs the extra `lora`."""
+
+    rank: int = Field(0, ge=0, description="rank of the adapter's matrices; 0: all weights are trained")
+    alpha: int = Field(32, ge=1, description="the adapter counts alpha / rank times")
+    targets: str = Field("all-linear", description="all-linear, or names of layers: q_proj,v_proj")
 
 
 MAP = "the column of a field, FIELD=COLUMN, such as reference=answer; repeat for several; FIELD= ignores one"
@@ -101,6 +121,7 @@ PRESETS: dict[str, dict[str, Any]] = {
     "dapo": {
         "update.clip_high": 0.28,
         "update.aggregate": "token",
+        "update.overlong": 0.2,
         "rollout.truncated": "exclude",
         "curriculum.refill": True,
     },
@@ -115,7 +136,7 @@ PRESETS: dict[str, dict[str, Any]] = {
 """Published variants, as what they change in the defaults. A recipe or an option still wins over its preset.
 
 dr_grpo  arXiv:2503.20783: no division by the standard deviation, a constant length
-dapo     arXiv:2503.14476: clip-higher, token level, truncated answers left out, refilled batches
+dapo     arXiv:2503.14476: clip-higher, token level, truncated answers left out and overlong ones punished, refilled batches
 gspo     arXiv:2507.18071: one ratio a sequence
 cispo    arXiv:2506.13585: bounded weights instead of clipped tokens; bounded only from above
 """
@@ -138,9 +159,11 @@ class TrainConfig(Section):
     out: str = Field("", description="run folder; empty: runs/NAME-HASH, so that the same command resumes")
     device: str = Field("auto", description="auto, cpu, cuda, cuda:1")
     dtype: Literal["auto", "float32", "bfloat16"] = Field("auto", description="compute type; weights stay float32")
+    attention: str = Field("", description="attention of transformers: sdpa, flash_attention_2 ...; empty: its choice")
     threads: int = Field(0, ge=0, description="CPU threads of torch; 0: one for tiny models, else torch's choice")
     save_every: int = Field(1, ge=1, description="steps between checkpoints: what a kill can lose")
     keep_checkpoints: int = Field(2, ge=1, description="newest checkpoints kept")
+    keep_best: bool = Field(True, description="keep the model of the best evaluation, in RUN/best")
     timeout: float = Field(1800, gt=0, description="seconds that a process of torchrun waits for the others")
     save_text: bool = Field(False, description="keep the answers' text beside the ledger")
     log: Literal["", "tensorboard", "wandb", "trackio"] = Field("", description="a dashboard beside metrics.jsonl")
@@ -149,6 +172,7 @@ class TrainConfig(Section):
     rollout: RolloutConfig = RolloutConfig()
     curriculum: CurriculumConfig = CurriculumConfig()
     update: UpdateConfig = UpdateConfig()
+    lora: LoraConfig = LoraConfig()
     eval: EvalConfig = EvalConfig()
 
 
@@ -178,6 +202,31 @@ class CurateConfig(MeasureConfig):
 
     out: str = Field("pool.parquet", description="the pool to write (.parquet or .jsonl); the ledger lies beside it")
     keep: str = Field("", description="write only problems with a success rate in this band: 0.1..0.9")
+    confidence: float = Field(
+        0.0, ge=0, lt=1, description="drop what is out of band with this probability; 0: go by the observed rate"
+    )
+    undecided: Literal["keep", "drop", "likelier"] = Field(
+        "keep", description="what becomes of problems of which --confidence cannot say"
+    )
+    signal: str = Field("", description="write only problems with so many informative groups per 1,000 tokens, or 30%")
+    group_size: int = Field(8, ge=2, description="answers in a group (G), for --signal")
+    samples_max: int = Field(0, ge=0, description="go on up to so many answers where undecided; 0: --samples")
+    token_budget: int = Field(0, ge=0, description="generate at most about so many tokens; 0: no limit")
+    tolerance: float = Field(
+        0.0,
+        ge=0,
+        lt=1,
+        description="stop once, called as they are, at most this share of the problems would be misjudged",
+    )
+    dedupe: bool = Field(False, description="drop copies, and prompts that come with different references")
+    drop: tuple[Literal["empty", "leak", "solution", "link", "choices"], ...] = Field(
+        (), description="drop what the checks find of this kind; repeat for several"
+    )
+    against: tuple[str, ...] = Field(
+        (),
+        description="drop what overlaps this evaluation set; repeat for several",
+        json_schema_extra={"metavar": "POOL"},
+    )
 
 
 class EvaluateConfig(MeasureConfig):
@@ -188,19 +237,9 @@ class EvaluateConfig(MeasureConfig):
 
 
 FREE_TO_CHANGE = frozenset(
-    {
-        "steps",
-        "token_budget",
-        "out",
-        "save_every",
-        "keep_checkpoints",
-        "threads",
-        "timeout",
-        "save_text",
-        "log",
-        "project",
-    }
-    | {"keep", "limit", "k", "ray", "workers", "log_groups"}
+    {"steps", "token_budget", "out", "save_every", "keep_checkpoints", "keep_best", "threads", "save_text", "log"}
+    | {"project", "timeout", "log_groups", "keep", "limit", "k", "ray", "workers"}
+    | {"confidence", "undecided", "signal", "group_size", "samples_max", "tolerance"}
 )
 """Settings that a resumed run may change: they do not touch what the next step computes."""
 
