@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import pickle
+import re
 import zlib
 from pathlib import Path
 from typing import Any
@@ -216,3 +217,30 @@ def test_the_final_answer_of_a_worked_solution() -> None:
     assert last_boxed("\\boxed{1} then \\boxed{\\text{a{b}c}}") == "\\text{a{b}c}"
     assert last_boxed("none") == ""
     assert last_boxed("\\boxed{open") == ""
+
+
+@pytest.mark.parametrize(
+    ("prompt", "says"),
+    [
+        (["What is", "1 + 1?"], "holds 'What is'"),
+        ([1, 2], "holds 1"),
+        ([{"role": "user"}], "list that holds {'role': 'user'}"),
+        ({"text": "1 + 1?"}, "text or a list of messages, got {'text'"),
+        ([{"role": "user", "content": ["a", "b"]}], "content of a message is text"),
+    ],
+)
+@pytest.mark.parametrize("names", [("prompt", "reference"), ("question", "answer")])
+def test_a_prompt_that_is_none_is_named_with_its_row(
+    tmp_path: Path, prompt: Any, says: str, names: tuple[str, str]
+) -> None:
+    path = tmp_path / "p.jsonl"
+    path.write_text(json.dumps({names[0]: prompt, names[1]: "2"}) + "\n")
+    with pytest.raises(TossupError, match=re.escape(says)) as error:
+        read_pool(path)
+    assert "p.jsonl row 1" in str(error.value)
+    assert "shape:" not in str(error.value)
+
+
+def test_a_pool_without_a_name_is_said_so() -> None:
+    with pytest.raises(TossupError, match="name of a pool is empty"):
+        read_pool("")

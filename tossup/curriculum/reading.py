@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 
@@ -34,7 +35,7 @@ def read(source: str | Path, mapping: Mapping[str, str]) -> tuple[pl.DataFrame, 
             "name those of prompt and reference, e.g. --map prompt=question --map reference=answer"
         )
     canonical = schema.name == "tossup" and {"prompt", "reference"} <= set(frame.columns)
-    problems = _cast(frame) if canonical else _mapped(frame, names, schema, str(source))
+    problems = _cast(frame, str(source)) if canonical else _mapped(frame, names, schema, str(source))
     problems = problems.with_columns(
         pl.col("reference").fill_null(""),
         _default(problems, "verifier", schema.verifier),
@@ -85,11 +86,11 @@ def _renamed(frame: pl.DataFrame, mapping: Mapping[str, str], source: str) -> pl
     return frame
 
 
-def _cast(frame: pl.DataFrame) -> pl.DataFrame:
+def _cast(frame: pl.DataFrame, source: str) -> pl.DataFrame:
     """The fields of a pool under our own names; no row is touched in Python, so that a million load fast."""
     prompt = frame["prompt"]
-    if isinstance(prompt.dtype, pl.List):
-        prompt = prompt_column([schemas.messages(value) for value in prompt])
+    if prompt.dtype.is_nested():
+        prompt = prompt_column([_prompt(value, source, at) for at, value in enumerate(prompt.to_list())])
     else:
         prompt = prompt.cast(pl.String).fill_null("")
     fields = {"prompt": prompt, "reference": _as_strings(frame["reference"])}
@@ -97,6 +98,18 @@ def _cast(frame: pl.DataFrame) -> pl.DataFrame:
         if name in frame.columns:
             fields[name] = _as_strings(frame[name])
     return pl.DataFrame([series.alias(name) for name, series in fields.items()])
+
+
+def _prompt(value: Any, source: str, row: int) -> Prompt:
+    """A prompt from a row, or an error that says where it stands."""
+    try:
+        return schemas.messages(value)
+    except TossupError as e:
+        raise _misread(e, source, row) from e
+
+
+def _misread(error: TossupError, source: str, row: int) -> TossupError:
+    return TossupError(f"{source} row {row + 1}: {error}")
 
 
 def _as_strings(series: pl.Series) -> pl.Series:
@@ -113,6 +126,8 @@ def _mapped(frame: pl.DataFrame, names: Mapping[str, str], schema: schemas.Schem
             prompts.append(schema.prompt(row))
             references.append(schema.reference(row))
             datasets.append(schema.dataset(row))
+        except TossupError as e:
+            raise _misread(e, source, at) from e
         except (KeyError, TypeError, ValueError, AttributeError) as e:
             raise TossupError(f"{source} row {at + 1}: not a row of {schema.name} ({type(e).__name__}: {e})") from e
     fields = [

@@ -67,12 +67,23 @@ def messages(value: Any) -> Prompt:
         return _chat_in(value) or value
     if value is None:
         return ""
-    if not isinstance(value, Iterable):
-        raise TossupError(f"a prompt must be text or a list of messages, got {value!r}")
+    if not isinstance(value, Iterable) or isinstance(value, Mapping):
+        raise TossupError(f"a prompt is text or a list of messages, got {value!r}"[:300])
     turns = tuple(value)
-    if not all(isinstance(t, Mapping) and "role" in t and "content" in t for t in turns):
-        raise TossupError(f"a chat prompt must be a list of objects with role and content, got {value!r}"[:300])
-    return tuple({"role": str(t["role"]), "content": str(t["content"])} for t in turns)
+    if not all(isinstance(t, Mapping) and {"role", "content"} <= t.keys() for t in turns):
+        raise TossupError(
+            'a prompt is text, or a chat: a list of messages such as {"role": "user", "content": "..."}; got a list that '
+            f"holds {_odd(turns)}. If another column has the prompts: --map prompt=COLUMN"
+        )
+    if odd := next((t for t in turns if not isinstance(t["content"], str | None)), None):
+        raise TossupError(f"the content of a message is text, got {odd['content']!r}"[:300])
+    return tuple({"role": str(t["role"]), "content": t["content"] or ""} for t in turns)
+
+
+def _odd(turns: Iterable[Any]) -> str:
+    """The first of these that is no message, for an error."""
+    odd = next(t for t in turns if not (isinstance(t, Mapping) and {"role", "content"} <= t.keys()))
+    return repr(odd) if len(repr(odd)) < 80 else f"{repr(odd)[:80]}…"
 
 
 def _chat_in(text: str) -> Prompt | None:

@@ -44,6 +44,8 @@ def read_table(source: str | Path) -> pl.DataFrame:
     """
     if isinstance(source, str) and source.startswith("hf:"):
         return _read_hub(source)
+    if not str(source).strip():
+        raise TossupError(f"the name of a pool is empty; expected a file ({', '.join(SUFFIXES)}) or hf:NAME")
     path = Path(source)
     if not path.exists():
         raise TossupError(f"{path}: no such file")
