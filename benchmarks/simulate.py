@@ -25,8 +25,8 @@ from typing import Any
 
 import numpy as np
 
-from tossup.curriculum.baselines import Greso, LastMeanPools, Mopps
-from tossup.curriculum.sampler import Observation, Sampler, TossUp, Uniform
+from tossup.curriculum.baselines import Greso, LastMeanPools, Mopps, Uniform
+from tossup.curriculum.sampler import Observation, Sampler, TossUp
 
 G = 8
 

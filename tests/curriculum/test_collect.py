@@ -7,10 +7,11 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
+from tossup.curriculum.baselines import Uniform
 from tossup.curriculum.batch import Batch, BatchRule, NothingLeft, Pending, collect
 from tossup.curriculum.gate import TRUNCATED
 from tossup.curriculum.ledger import Entry
-from tossup.curriculum.sampler import Draw, Sampler, TossUp, Uniform
+from tossup.curriculum.sampler import Draw, Sampler, TossUp
 from tossup.records import Fate, Group, Problem, Rollout, Stop, Verdict, correct, tokens, undecided, wrong
 
 G = 4

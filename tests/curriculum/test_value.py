@@ -16,7 +16,6 @@ from tossup.curriculum.value import (
     group_std,
     informative_chance,
     log_likelihood,
-    price,
     signal_at,
 )
 
@@ -104,11 +103,6 @@ def test_the_likelihood_of_one_order_is_the_predictive_over_the_number_of_orders
     else:
         predictive = beta_binomial(np.array(float(a)), np.array(float(b)), n)[right]
         assert np.exp(got) * comb(n, right) == pytest.approx(predictive, rel=1e-9)
-
-
-def test_price_is_relative_and_an_unknown_length_is_typical() -> None:
-    cost = price(np.array([0.0, 100.0, 1600.0]), typical=100.0, power=0.25)
-    assert cost == pytest.approx([1.0, 1.0, 2.0])
 
 
 @pytest.mark.parametrize(("a", "b", "size"), [(0.0, 1.0, 8), (1.0, -1.0, 8), (1.0, 1.0, 0)])

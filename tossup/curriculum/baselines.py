@@ -1,5 +1,6 @@
 """What others do, behind the same interface, so that a comparison changes nothing but the rule.
 
+    Uniform          every problem once an epoch
     dapo(groups)     DAPO's dynamic sampling (arXiv:2503.14476): uniform problems, waves until there are enough informative
                      groups, the rest thrown away. A `BatchRule`; use it with `Uniform`
     Greso            GRESO (arXiv:2506.02177): an epoch stream that skips a problem the likelier, the longer its run of
@@ -18,8 +19,52 @@ import numpy as np
 
 from tossup.curriculum.batch import BatchRule
 from tossup.curriculum.prior import Indices, State
-from tossup.curriculum.sampler import Draw, Observation, Steps, Uniform
+from tossup.curriculum.sampler import Draw, Observation, Steps
 from tossup.curriculum.value import Floats
+
+
+class Uniform:
+    """Every problem once an epoch, in a new order each epoch."""
+
+    def __init__(self, n_problems: int, seed: int) -> None:
+        self.n_problems, self.seed = n_problems, seed
+        self.steps = Steps(seed)
+        self.position = 0
+        self._epoch, self._order = -1, np.zeros(0, np.intp)
+
+    def choose(self, n: int, step: int) -> list[Draw]:
+        """The next problems of the epoch, and of the one after it; those already drawn in this step wait."""
+        self.steps.enter(step)
+        return [Draw(i, "uniform") for i in self.stream(n)]
+
+    def stream(self, n: int) -> list[int]:
+        """The next indices, not drawn before in this step."""
+        taken: set[int] = set(self.steps.drawn.tolist())
+        out: list[int] = []
+        n = min(n, self.n_problems - len(taken))
+        while len(out) < n:
+            epoch, offset = divmod(self.position, self.n_problems)
+            if epoch != self._epoch:
+                self._epoch, self._order = epoch, np.random.default_rng([self.seed, epoch]).permutation(self.n_problems)
+            index = int(self._order[offset])
+            self.position += 1
+            if index not in taken:
+                taken.add(index)
+                out.append(index)
+        self.steps.took(np.array(out, np.intp))
+        return out
+
+    def observe(self, step: int, seen: Sequence[Observation]) -> None:
+        """Uniform sampling learns nothing."""
+
+    def state(self) -> State:
+        """The position in the stream of epochs."""
+        return {"position": np.array(self.position)} | self.steps.state()
+
+    def restore(self, state: State) -> None:
+        """Continue from `state`."""
+        self.position = int(state["position"])
+        self.steps.restore(state)
 
 
 def dapo(groups: int, max_waves: int = 10, thrifty: bool = False) -> BatchRule:

@@ -26,6 +26,14 @@ KEEP = 0.98
 """The share of old evidence that a step leaves."""
 
 
+def number_tags(tags: Sequence[str] | None, n_problems: int) -> NDArray[np.int32]:
+    """The problems' tags as numbers from 0, in the order of their first problem; without tags all have one."""
+    if tags is None:
+        return np.zeros(n_problems, np.int32)
+    names: dict[str, int] = {}
+    return np.fromiter((names.setdefault(tag, len(names)) for tag in tags), np.int32, n_problems)
+
+
 class Prior(Protocol):
     """A pooled success rate for every problem."""
 
@@ -46,14 +54,10 @@ class TagPrior:
     """The recent success rate of each tag, drawn toward the whole pool's with the weight of `pull` answers."""
 
     def __init__(self, tags: Sequence[str] | None, n_problems: int, pull: float = 8.0) -> None:
-        names: dict[str, int] = {}
-        if tags is None:
-            self.tag_of = np.zeros(n_problems, np.int32)
-        else:
-            self.tag_of = np.fromiter((names.setdefault(t, len(names)) for t in tags), np.int32, n_problems)
+        self.tag_of = number_tags(tags, n_problems)
         self.pull = pull
         # Row 0: right answers; row 1: all answers. The last column is the whole pool.
-        self.counts = np.zeros((2, max(1, len(names)) + 1))
+        self.counts = np.zeros((2, int(self.tag_of.max(initial=0)) + 2))
         self.step = 0
 
     def mean(self, index: Indices) -> Floats:

@@ -12,6 +12,10 @@ floor comes first and knows nothing of the rest, so that its groups are an exact
 which a run reads at no cost what uniform sampling would have wasted. Further waves of one step draw no floor, to keep
 that arm exact.
 
+The value of a problem is the signal that its next group is expected to carry, times what groups of its kind have
+shown of what was expected (`calibration`), times its freshness, over its price: the length of its answers beside others
+of its tag (`lengths`) and the root of 1 + stuck (`watch`).
+
 All randomness is a function of the seed, the step and the wave within the step, and `state()` holds everything else, so
 that a restored sampler continues bit for bit.
 """
@@ -26,9 +30,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tossup.curriculum.belief import Belief, BeliefRule
-from tossup.curriculum.prior import FeaturePrior, Indices, Prior, State, TagPrior
-from tossup.curriculum.value import Aim, Floats, expected_signal, price, signal_at
-from tossup.curriculum.watch import MIXED, Watch
+from tossup.curriculum.calibration import Calibration
+from tossup.curriculum.lengths import Lengths
+from tossup.curriculum.prior import FeaturePrior, Indices, Prior, State, TagPrior, number_tags
+from tossup.curriculum.value import Aim, Floats, expected_signal, expected_std, signal_at
+from tossup.curriculum.watch import KINDS, MIXED, Watch
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +55,17 @@ class Observation:
     mean_tokens: float
 
 
-class Sampler(Protocol):
+class Saved(Protocol):
+    """What saves and restores itself."""
+
+    def state(self) -> State:
+        """Everything needed to continue bit for bit, as named arrays."""
+
+    def restore(self, state: State) -> None:
+        """Continue from a state of the same kind, pool and options."""
+
+
+class Sampler(Saved, Protocol):
     """Chooses problems, sees every group, saves and restores itself."""
 
     def choose(self, n: int, step: int) -> list[Draw]:
@@ -57,12 +73,6 @@ class Sampler(Protocol):
 
     def observe(self, step: int, seen: Sequence[Observation]) -> None:
         """Take in what the groups of one wave showed."""
-
-    def state(self) -> State:
-        """Everything needed to continue bit for bit, as named arrays."""
-
-    def restore(self, state: State) -> None:
-        """Continue from a state of a sampler of the same pool, seed and options."""
 
 
 class Steps:
@@ -100,50 +110,6 @@ class Steps:
         self.drawn = np.array(state["drawn"], np.intp)
 
 
-class Uniform:
-    """Every problem once an epoch, in a new order each epoch."""
-
-    def __init__(self, n_problems: int, seed: int) -> None:
-        self.n_problems, self.seed = n_problems, seed
-        self.steps = Steps(seed)
-        self.position = 0
-        self._epoch, self._order = -1, np.zeros(0, np.intp)
-
-    def choose(self, n: int, step: int) -> list[Draw]:
-        """The next problems of the epoch, and of the one after it; those already drawn in this step wait."""
-        self.steps.enter(step)
-        return [Draw(i, "uniform") for i in self.stream(n)]
-
-    def stream(self, n: int) -> list[int]:
-        """The next indices, not drawn before in this step."""
-        taken: set[int] = set(self.steps.drawn.tolist())
-        out: list[int] = []
-        n = min(n, self.n_problems - len(taken))
-        while len(out) < n:
-            epoch, offset = divmod(self.position, self.n_problems)
-            if epoch != self._epoch:
-                self._epoch, self._order = epoch, np.random.default_rng([self.seed, epoch]).permutation(self.n_problems)
-            index = int(self._order[offset])
-            self.position += 1
-            if index not in taken:
-                taken.add(index)
-                out.append(index)
-        self.steps.took(np.array(out, np.intp))
-        return out
-
-    def observe(self, step: int, seen: Sequence[Observation]) -> None:
-        """Uniform sampling learns nothing."""
-
-    def state(self) -> State:
-        """The position in the stream of epochs."""
-        return {"position": np.array(self.position)} | self.steps.state()
-
-    def restore(self, state: State) -> None:
-        """Continue from `state`."""
-        self.position = int(state["position"])
-        self.steps.restore(state)
-
-
 @dataclass(frozen=True, slots=True)
 class TossUpRule:
     """The options of `TossUp`. The defaults are what did best in simulation; see `docs/curriculum.md`."""
@@ -154,21 +120,16 @@ class TossUpRule:
     """The share of a step's first wave that is drawn uniformly: the floor, and the control arm."""
     thompson: float = 0.2
     """The share drawn by sampled beliefs."""
-    token_power: float = 0.5
-    """The value is divided by the expected tokens to this power."""
     candidates: int = 4000
     """In larger pools a wave considers this many problems drawn at random, and as many whose last group was mixed."""
-    rest: int = 10
-    """So many steps after a visit a problem is drawn by the floor only, or where nothing else is left.
+    rest: int = 60
+    """So many steps after a visit a problem is worth its full value again; until then a part that grows with the steps.
 
-    A shared network that trains on the same few hundred toss-ups again and again loses on the rest. In a small pool the
-    rest is shorter: never more than a twelfth of the pool rests at once.
+    So a problem that is worth twice as much comes back twice as often, and no few of them all the time: a shared network
+    that trains on the same few hundred toss-ups again and again loses on the others. In a small pool the rest is shorter:
+    never more than a third of the steps that a pass through the pool takes.
     """
     belief: BeliefRule = field(default_factory=BeliefRule)
-
-
-RESTING = 1e-6
-"""What a resting problem's value is multiplied by: behind all others, before the parked."""
 
 
 class TossUp:
@@ -194,13 +155,13 @@ class TossUp:
         n = len(attempts)
         prior: Prior = TagPrior(tags, n) if features is None else FeaturePrior(features)
         self.belief = Belief(attempts, correct, prior, group_size, self.rule.belief)
+        self.calibration = Calibration(KINDS)
+        self.lengths = Lengths(number_tags(tags, n))
         self.watch = Watch(n)
         self.steps = Steps(seed)
-        self.tokens = np.zeros(n, np.float32)
-        self.typical_tokens = 0.0
 
     def __len__(self) -> int:
-        return len(self.tokens)
+        return len(self.belief)
 
     def choose(self, n: int, step: int) -> list[Draw]:
         """The floor, then the best by value, then the Thompson draws; see the top of the file."""
@@ -214,12 +175,14 @@ class TossUp:
         a, b = self.belief.posterior(pool, step)
         n_thompson = min(n - len(floor), _about(n * self.rule.thompson, rng))
         n_score = n - len(floor) - n_thompson
-        freshness = np.where(self._resting(pool, step, n), RESTING, 1.0)
+        weight = self._freshness(pool, step, n) * self.calibration.ratio(self.watch.last[pool]) / self._price(pool)
+        value = expected_signal(a, b, self.group_size, self.rule.aim) * weight
         tie = 1e-12 * rng.random(len(pool))
-        order = np.argsort(-(self.value(pool, a, b) * freshness + tie), kind="stable")
-        scored, rest = pool[order[:n_score]], order[n_score:]
-        sampled = signal_at(rng.beta(a[rest], b[rest]), self.rule.aim) * freshness[rest] / self._divisor(pool[rest])
-        explored = pool[rest[np.argsort(-sampled, kind="stable")[:n_thompson]]]
+        order = np.argsort(-(np.where(self.watch.parked(pool), 0.0, value) + tie), kind="stable")
+        scored, rest = order[:n_score], order[n_score:]
+        sampled = signal_at(rng.beta(a[rest], b[rest]), self.rule.aim) * weight[rest]
+        explored = rest[np.argsort(-sampled, kind="stable")[:n_thompson]]
+        scored, explored = pool[scored], pool[explored]
         self.steps.took(np.concatenate([scored, explored]))
         named = ((floor, "uniform"), (scored, "score"), (explored, "thompson"))
         return [Draw(int(i), by) for indices, by in named for i in indices]
@@ -233,12 +196,6 @@ class TossUp:
             later = [o for o in later if id(o) not in ids]
             self._observe_once(step, first)
 
-    def value(self, index: Indices, a: Floats, b: Floats) -> Floats:
-        """What a group for each of these problems is worth under Beta(a, b): 0 for the parked."""
-        signal = expected_signal(a, b, self.group_size, self.rule.aim)
-        worth: Floats = np.where(self.watch.parked(index), 0.0, signal / self._divisor(index))
-        return worth
-
     def rates(self, step: int) -> Floats:
         """The believed success rate of every problem."""
         a, b = self.belief.posterior(np.arange(len(self)), step)
@@ -251,9 +208,7 @@ class TossUp:
 
     def state(self) -> State:
         """Everything that changes, as arrays."""
-        parts = (("belief", self.belief.state()), ("watch", self.watch.state()), ("steps", self.steps.state()))
-        nested = {f"{name}.{k}": v for name, part in parts for k, v in part.items()}
-        return nested | {"tokens": self.tokens.copy(), "typical_tokens": np.array(self.typical_tokens)}
+        return {f"{name}.{k}": v for name, part in self._parts().items() for k, v in part.state().items()}
 
     def restore(self, state: State) -> None:
         """Continue from `state`.
@@ -261,11 +216,13 @@ class TossUp:
         Raises:
             ValueError: the state is of another pool or another grid of beliefs.
         """
-        for name, part in (("belief", self.belief), ("watch", self.watch), ("steps", self.steps)):
+        for name, part in self._parts().items():
             prefix = f"{name}."
             part.restore({k.removeprefix(prefix): v for k, v in state.items() if k.startswith(prefix)})
-        self.tokens[:] = state["tokens"]
-        self.typical_tokens = float(state["typical_tokens"])
+
+    def _parts(self) -> dict[str, Saved]:
+        names = ("belief", "calibration", "lengths", "watch", "steps")
+        return {name: getattr(self, name) for name in names}
 
     def _candidates(self, at_most: int, rng: np.random.Generator) -> Indices:
         considered = np.full(len(self), len(self) <= at_most)
@@ -278,16 +235,16 @@ class TossUp:
         considered[self.steps.drawn] = False
         return np.flatnonzero(considered)
 
-    def _resting(self, index: Indices, step: int, n: int) -> NDArray[np.bool_]:
-        """Which of these problems were visited so lately that others come first, when `n` are drawn a step."""
-        steps = min(self.rule.rest, len(self) // (12 * n)) if n else 0
-        resting: NDArray[np.bool_] = (self.tokens[index] > 0) & (step - self.belief.last_step[index] <= steps)
-        return resting
+    def _freshness(self, index: Indices, step: int, n: int) -> Floats:
+        """The part of their value that visited problems have back, when `n` are drawn a step."""
+        rest = max(1.0, min(self.rule.rest, len(self) / (3 * n)) if n else 1.0)
+        age = step - self.belief.last_step[index]
+        freshness: Floats = np.where(self.watch.visits[index] > 0, np.minimum(age / rest, 1.0), 1.0)
+        return freshness
 
-    def _divisor(self, index: Indices) -> Floats:
-        cost = price(self.tokens[index].astype(np.float64), self.typical_tokens or 1.0, self.rule.token_power)
-        divisor: Floats = cost * np.sqrt(1.0 + self.watch.stuck(index))
-        return divisor
+    def _price(self, index: Indices) -> Floats:
+        price: Floats = self.lengths.relative(index) * np.sqrt(1.0 + self.watch.stuck(index))
+        return price
 
     def _observe_once(self, step: int, seen: Sequence[Observation]) -> None:
         index = np.array([o.index for o in seen], np.intp)
@@ -298,12 +255,11 @@ class TossUp:
         self.watch.see_unjudged(index[~judged])
         i, c, n = index[judged], correct[judged], decided[judged]
         if len(i):
+            expected = expected_std(*self.belief.posterior(i, step), self.group_size)
+            self.calibration.see(self.watch.last[i], expected, np.sqrt(c * (n - c)) / n)
             self.watch.see(i, c, n)
             self.belief.visit(i, c, n, step)
-        known = self.tokens[index] > 0
-        self.tokens[index] = np.where(known, 0.5 * self.tokens[index] + 0.5 * length, length)
-        mean = float(length.mean())
-        self.typical_tokens = mean if self.typical_tokens == 0 else 0.95 * self.typical_tokens + 0.05 * mean
+        self.lengths.see(index, length)
 
 
 def _about(x: float, rng: np.random.Generator) -> int:

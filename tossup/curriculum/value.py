@@ -114,14 +114,3 @@ def informative_chance(a: Floats, b: Floats, group_size: int) -> Floats:
     probabilities = beta_binomial(a, b, group_size)
     chance: Floats = 1.0 - probabilities[..., 0] - probabilities[..., -1]
     return chance
-
-
-def price(mean_tokens: Floats, typical: float, power: float = 0.5) -> Floats:
-    """What a problem's answers cost relative to the typical problem, to a power below 1.
-
-    A power of 1 would buy the most signal per token at once and leave the long problems for last; 0 ignores the price.
-    Problems without a measured length (0) cost what is typical.
-    """
-    relative = np.where(mean_tokens > 0, mean_tokens, typical) / typical
-    cost: Floats = relative**power
-    return cost

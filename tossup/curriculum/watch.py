@@ -30,7 +30,7 @@ from tossup.curriculum.value import Floats
 
 Bools: TypeAlias = NDArray[np.bool_]
 
-UNSEEN, ALL_WRONG, MIXED, ALL_RIGHT = range(4)
+UNSEEN, ALL_WRONG, MIXED, ALL_RIGHT = range(KINDS := 4)
 """What a problem's last group was."""
 PATIENCE = 3
 """This many uniform (or unjudged) groups in a row park a problem."""

@@ -31,6 +31,8 @@ class SamplingConfig(Section):
     temperature: float = Field(1.0, gt=0, description="sampling temperature, the same for the trainer's log-probs")
     max_new_tokens: int = Field(512, ge=1, description="token limit of one answer")
     batch_size: int = Field(256, ge=1, description="answers decoded at once")
+    generator: Literal["transformers", "vllm"] = Field("transformers", description="who samples: anywhere, or faster")
+    generator_memory: float = Field(0.4, gt=0, le=1, description="share of the GPU's memory that vLLM may take")
     instruction: str = Field("auto", description="text added to a chat prompt: auto (by verifier), none, or the text")
     truncated: Literal["judge", "wrong", "exclude"] = Field(
         "judge", description="an answer cut off by the limit: judged as it is, called wrong, or left out of its group"
@@ -53,7 +55,7 @@ class CurriculumConfig(Section):
     aim: Literal["headroom", "half"] = Field("headroom", description="value of a problem: E[std (1-p)], or E[std]")
     uniform_share: float = Field(0.1, ge=0, le=1, description="share of draws that is uniform: the control arm")
     thompson_share: float = Field(0.2, ge=0, le=1, description="share of draws by Thompson sampling")
-    rest: int = Field(10, ge=0, description="steps after a visit in which a problem is drawn by the uniform share only")
+    rest: int = Field(60, ge=0, description="steps after a visit until a problem is worth its full value again")
     refill: bool = Field(False, description="generate further waves until problems_per_step groups are informative")
     max_waves: int = Field(4, ge=1, description="the most waves of a step when refilling")
     full_waves: bool = Field(False, description="refill by whole waves (DAPO's way), not by what is missing")

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from tossup.curriculum.baselines import Greso, LastMeanPools, Mopps
-from tossup.curriculum.sampler import Sampler, TossUp, TossUpRule, Uniform
+from tossup.curriculum.baselines import Greso, LastMeanPools, Mopps, Uniform
+from tossup.curriculum.sampler import Sampler, TossUp, TossUpRule
 from tossup.curriculum.value import Aim
 from tossup.engine.config import TrainConfig
 
