@@ -49,7 +49,7 @@ def test_they_are_the_log_softmax_of_the_model_s_own_logits(policy: Policy) -> N
 
 def test_a_model_that_does_more_than_its_head_takes_the_whole_way() -> None:
     policy = make_policy()
-    assert _has_plain_head(policy.model, policy.device)
+    assert _has_plain_head(policy)
     plain = value_and_gradients(policy, VOCABULARY)
     forward = policy.model.forward
 
@@ -59,7 +59,7 @@ def test_a_model_that_does_more_than_its_head_takes_the_whole_way() -> None:
         return out
 
     policy.model.forward = capped
-    assert not _has_plain_head(policy.model, policy.device)
+    assert not _has_plain_head(policy)
     honest = value_and_gradients(dataclasses.replace(policy, plain_head=False), VOCABULARY)
     assert not torch.allclose(plain[0], honest[0])
 

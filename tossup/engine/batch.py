@@ -10,12 +10,12 @@ Shapes, here and in `objective`, `step` and `policy`:
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
-from tossup.engine.objective import advantages, sequence_weights
+from tossup.engine.objective import advantages, overlong_penalty, sequence_weights
 from tossup.records import Group, Rollout
 
 
@@ -29,6 +29,12 @@ class MicroBatch:
     old_logps_BT: Tensor
     advantages_B: Tensor
     weights_B: Tensor
+    fresh_B: Tensor
+    """Sampled by the newest policy of the batch; the others waited for a batch, see `curriculum.refill`."""
+
+
+Row = tuple[Rollout, float, float]
+"""A rollout, its advantage, the loss weight of each of its tokens."""
 
 
 def micro_batches(
@@ -40,37 +46,59 @@ def micro_batches(
     token_budget: int,
     pad_id: int,
     device: torch.device,
+    overlong: float = 0.0,
+    packed: bool = False,
+    rank: int = 0,
+    ranks: int = 1,
 ) -> list[MicroBatch]:
     """All decided rollouts of `groups`, none of them degenerate, with advantages and weights of the whole batch.
 
-    Rows are sorted by length and packed so that rows times the longest row stays within `token_budget`; a single longer row
-    gets a micro-batch of its own.
+    Rows are sorted by length and cut so that rows times the longest row, or `packed` the sum of the rows, stays within
+    `token_budget`; a single longer row gets a micro-batch of its own. Of several `ranks` each gets every so many rows, and all
+    get equally many micro-batches, some perhaps empty: a row without a response token, of weight 0.
+
+    `overlong` is the share of `max_new_tokens` in which a longer answer loses reward (see `objective.overlong_penalty`).
+    A mixed group whose rewards that makes equal is left out.
     """
-    rows = [
-        (rollout, advantage)
-        for group in groups
-        for rollout, advantage in zip(group.decided, advantages(group.rewards, std_norm), strict=True)
-    ]
+    rows: list[tuple[Rollout, float]] = []
+    for group in groups:
+        rewards = [
+            reward - overlong_penalty(len(rollout.response_ids), max_new_tokens, overlong)
+            for rollout, reward in zip(group.decided, group.rewards, strict=True)
+        ]
+        if max(rewards) > min(rewards):
+            rows += zip(group.decided, advantages(rewards, std_norm), strict=True)
     weights = sequence_weights([len(r.response_ids) for r, _ in rows], aggregate, max_new_tokens)
     weighted = [(r, a, w) for (r, a), w in zip(rows, weights, strict=True)]
-    weighted.sort(key=lambda row: len(row[0].prompt_ids) + len(row[0].response_ids))
-    return [_tensors(part, pad_id, device) for part in _cut(weighted, token_budget)]
+    weighted.sort(key=_tokens)
+    newest = max((r.policy_step for r, _ in rows), default=0)
+    shares = [list(_cut(weighted[r::ranks], token_budget, packed)) for r in range(ranks)]
+    missing = max(len(parts) for parts in shares) - len(shares[rank])
+    batches = [_tensors(part, newest, pad_id, device) for part in shares[rank]]
+    return batches + ([_empty(_tensors(weighted[:1], newest, pad_id, device))] * missing if missing else [])
 
 
-Row = tuple[Rollout, float, float]
-"""A rollout, its advantage, the loss weight of each of its tokens."""
+def _tokens(row: Row) -> int:
+    return len(row[0].prompt_ids) + len(row[0].response_ids)
 
 
-def _cut(rows: Sequence[Row], token_budget: int) -> Iterator[Sequence[Row]]:
-    start = 0
-    for end in range(1, len(rows) + 1):
-        longest_next = len(rows[end][0].prompt_ids) + len(rows[end][0].response_ids) if end < len(rows) else 0
-        if end == len(rows) or (end - start + 1) * longest_next > token_budget:
+def _cut(rows: Sequence[Row], token_budget: int, packed: bool) -> Iterator[Sequence[Row]]:
+    start = total = 0
+    for end, row in enumerate(rows):
+        total += _tokens(row)
+        if end > start and (total if packed else (end - start + 1) * _tokens(row)) > token_budget:
             yield rows[start:end]
-            start = end
+            start, total = end, _tokens(row)
+    if rows:
+        yield rows[start:]
 
 
-def _tensors(rows: Sequence[Row], pad_id: int, device: torch.device) -> MicroBatch:
+def _empty(batch: MicroBatch) -> MicroBatch:
+    nothing = torch.zeros_like(batch.mask_BT)
+    return replace(batch, mask_BT=nothing, weights_B=torch.zeros_like(batch.weights_B))
+
+
+def _tensors(rows: Sequence[Row], newest: int, pad_id: int, device: torch.device) -> MicroBatch:
     width = max(len(r.prompt_ids) + len(r.response_ids) for r, _, _ in rows)
     ids, attention, mask, old_logps = [], [], [], []
     for rollout, _, _ in rows:
@@ -87,4 +115,5 @@ def _tensors(rows: Sequence[Row], pad_id: int, device: torch.device) -> MicroBat
         old_logps_BT=torch.tensor(old_logps, device=device),
         advantages_B=torch.tensor([a for _, a, _ in rows], device=device),
         weights_B=torch.tensor([w for _, _, w in rows], device=device),
+        fresh_B=torch.tensor([r.policy_step == newest for r, _, _ in rows], device=device),
     )

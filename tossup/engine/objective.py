@@ -57,6 +57,15 @@ def sequence_weights(lengths: Sequence[int], aggregate: str, max_new_tokens: int
     raise ValueError(f"aggregate is sequence, token or constant, got {aggregate!r}")
 
 
+def overlong_penalty(length: int, max_new_tokens: int, share: float) -> float:
+    """What an answer of `length` tokens loses of its reward: DAPO's soft overlong punishment (equation 13), from 0 to 1.
+
+    It grows linearly over the last `share` of `max_new_tokens`. Which groups train is decided before it, on the verdicts.
+    """
+    room = share * max_new_tokens
+    return min(1.0, max(0.0, length - (max_new_tokens - room)) / room) if room > 0 else 0.0
+
+
 class LossParts(NamedTuple):
     """The loss of a micro-batch and what the log shows of it; sums over tokens, not means."""
 
@@ -68,8 +77,8 @@ class LossParts(NamedTuple):
     """Sum of k3 estimates against the reference; zero without one."""
     ratio_max: Tensor
     """Largest importance ratio at an unmasked token."""
-    mismatch: Tensor
-    """Sum of k3 estimates of KL(sampler || trainer): how far the two log-probs are apart."""
+    tokens: Tensor
+    """Tokens in the mask."""
 
 
 class Gain(NamedTuple):
@@ -137,13 +146,17 @@ def policy_loss(
     clip_high: float,
     kl_beta: float = 0.0,
     ref_logps_BT: Tensor | None = None,
+    trust_BT: Tensor | None = None,
 ) -> LossParts:
     """The surrogate with an optional KL penalty, summed over the tokens where `mask_BT` is true.
 
-    All log-probabilities are in nats at the sampling temperature; `old_logps_BT` are the sampler's own, so the ratio
-    corrects for every update since sampling.
+    All log-probabilities are in nats at the sampling temperature. `old_logps_BT` are the sampler's own, so that the ratio
+    corrects for every update since sampling and for the sampler's own rounding; or they are the trainer's at the weights
+    that sampled, and `trust_BT` (see `truncated_weights`) corrects for the sampler.
     """
     gain_BT, clipped_BT = surrogate(logps_BT, old_logps_BT, advantages_B, mask_BT, clip_low, clip_high)
+    if trust_BT is not None:
+        gain_BT = gain_BT * trust_BT
     kl = logps_BT.new_zeros(())
     if kl_beta > 0 and ref_logps_BT is not None:
         kl_BT = torch.where(mask_BT, k3(ref_logps_BT, logps_BT), 0.0)
@@ -156,8 +169,39 @@ def policy_loss(
             clipped=(mask_BT & clipped_BT).sum(),
             kl=kl,
             ratio_max=torch.where(mask_BT, logps_BT - old_logps_BT, -torch.inf).max().exp(),
-            mismatch=torch.where(mask_BT, k3(logps_BT, old_logps_BT), 0.0).sum(),
+            tokens=mask_BT.sum(),
         )
+
+
+class Mismatch(NamedTuple):
+    """How far the sampler's log-probs are from the trainer's at the same weights; sums over tokens, not means."""
+
+    kl: Tensor
+    """Sum of k3 estimates of KL(sampler || trainer)."""
+    ratio: Tensor
+    """Sum of the ratios trainer / sampler; its mean is 1 where the sampler draws from what it reports."""
+    ratio_max: Tensor
+    tokens: Tensor
+
+
+@torch.no_grad()
+def mismatch(trainer_logps_BT: Tensor, sampler_logps_BT: Tensor, mask_BT: Tensor) -> Mismatch:
+    """Compare the two where `mask_BT` is true."""
+    difference_BT = torch.where(mask_BT, trainer_logps_BT - sampler_logps_BT, 0.0)
+    ratio_BT = torch.where(mask_BT, difference_BT.exp(), 0.0)
+    kl_BT = torch.where(mask_BT, k3(trainer_logps_BT, sampler_logps_BT), 0.0)
+    return Mismatch(kl_BT.sum(), ratio_BT.sum(), ratio_BT.max(), mask_BT.sum())
+
+
+@torch.no_grad()
+def truncated_weights(trainer_logps_BT: Tensor, sampler_logps_BT: Tensor, mask_BT: Tensor, cap: float) -> Tensor:
+    """Truncated importance sampling: min(trainer / sampler, cap) of every token, without gradient; 1 outside the mask.
+
+    Tokens come from the sampler, while the gradient is that of the trainer's distribution; the two differ by rounding, and
+    by more where the sampler computes in fewer bits. The weight corrects for that, and the cap bounds its variance (Yao et
+    al. 2025, "Your efficient RL framework secretly brings you off-policy RL training"; Ionides 2008 for the truncation).
+    """
+    return torch.where(mask_BT, trainer_logps_BT - sampler_logps_BT, 0.0).exp().clamp(max=cap)
 
 
 def k3(other_logps: Tensor, own_logps: Tensor) -> Tensor:

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import torch
 from jinja2 import TemplateError
 from safetensors import SafetensorError
+from torch import Tensor
 
-from tossup.engine import arithmetic
+from tossup.engine import arithmetic, lora
+from tossup.engine.config import LoraConfig
 from tossup.records import Problem, TossupError
 
 TINY_PARAMETERS = 5_000_000
@@ -37,6 +40,8 @@ class Policy:
     pad_id: int
     plain_head: bool = True
     """Whether the logits are the output head of the last hidden states and nothing more (no soft cap, no scale)."""
+    packs: bool = False
+    """Whether sequences that stand end to end in one row do not see each other."""
 
     def autocast(self) -> AbstractContextManager[object]:
         """The compute type for forward passes: float32 as it is, or automatic mixed precision."""
@@ -48,34 +53,56 @@ class Policy:
         """The text of response tokens, without special tokens."""
         return str(self.tokenizer.decode(ids, skip_special_tokens=True, clean_up_tokenization_spaces=False))
 
+    def trainable(self) -> dict[str, torch.nn.Parameter]:
+        """The parameters that an update changes: all of them, or the adapter's."""
+        return {name: p for name, p in self.model.named_parameters() if p.requires_grad}
+
+    def weights(self) -> Iterator[tuple[str, Tensor]]:
+        """What a generator of another make is given: all weights under the model's own names, an adapter merged in.
+
+        A head that is tied to the embedding comes under both names.
+        """
+        return lora.merged(self.model) if lora.attached(self.model) else iter(self.model.state_dict().items())
+
     @property
     def context(self) -> int:
         """How many tokens fit, prompt and answer together."""
         return int(getattr(self.model.config, "max_position_embeddings", 1 << 30))
 
 
-def load(name: str, device: str = "auto", dtype: str = "auto") -> Policy:
-    """Load a model by Hugging Face name, folder, or `builtin:arithmetic`.
+def load(
+    name: str,
+    device: str = "auto",
+    dtype: str = "auto",
+    *,
+    attention: str = "",
+    adapter: LoraConfig | None = None,
+    seed: int = 0,
+) -> Policy:
+    """Load a model by Hugging Face name, folder, or `builtin:arithmetic`; a folder with a LoRA adapter is merged on loading.
+
+    `attention` names an attention implementation of transformers. With an `adapter` of rank above 0 the weights are frozen
+    and a new adapter, begun from `seed`, is what can be trained.
 
     Raises:
         TossupError: there is no such model here, or no such device.
     """
-    from transformers import AutoModelForCausalLM, AutoTokenizer
     from transformers.utils import logging
 
     logging.disable_progress_bar()  # type: ignore[no-untyped-call]
     place = _device(device)
     source = model_source(name)
     try:
-        tokenizer = AutoTokenizer.from_pretrained(source)
-        model = AutoModelForCausalLM.from_pretrained(source, dtype=torch.float32)
+        model, tokenizer = _read(source, attention)
     except (OSError, ValueError, RuntimeError, KeyError, ImportError, SafetensorError) as e:
         first_line = f"{type(e).__name__}: {e}".strip().splitlines()[0]
         raise TossupError(
             f"model {name!r} cannot be loaded: {first_line}. Give a folder with config.json, weights and tokenizer, "
             "or a Hugging Face name that is cached here or can be downloaded"
         ) from e
-    model.to(place).eval()  # type: ignore[arg-type]
+    if adapter is not None and adapter.rank:
+        lora.attach(model, source, adapter, seed)
+    model.to(place).eval()
     compute = {"float32": torch.float32, "bfloat16": torch.bfloat16}.get(dtype)
     if compute is None:
         compute = torch.bfloat16 if place.type == "cuda" else torch.float32
@@ -86,7 +113,21 @@ def load(name: str, device: str = "auto", dtype: str = "auto") -> Policy:
     if not eos_ids:
         raise TossupError(f"model {name!r} names no end-of-sequence token, so no answer could ever end")
     pad_id = tokenizer.pad_token_id if tokenizer.pad_token_id is not None else min(eos_ids)
-    return Policy(model, tokenizer, place, compute, eos_ids, pad_id, _has_plain_head(model, place))
+    policy = Policy(model, tokenizer, place, compute, eos_ids, pad_id)
+    return replace(policy, plain_head=_has_plain_head(policy), packs=_packs(policy))
+
+
+def _read(source: str, attention: str) -> tuple[Any, Any]:
+    """Model, in float32, and tokenizer."""
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    chosen = {"attn_implementation": attention} if attention else {}
+    tokenizer = AutoTokenizer.from_pretrained(source)
+    if lora.is_saved(Path(source)):
+        model = AutoModelForCausalLM.from_pretrained(lora.base_of(Path(source)), dtype=torch.float32, **chosen)
+        lora.merge_saved(model, Path(source))
+        return model, tokenizer
+    return AutoModelForCausalLM.from_pretrained(source, dtype=torch.float32, **chosen), tokenizer
 
 
 def model_source(name: str) -> str:
@@ -102,7 +143,7 @@ def model_source(name: str) -> str:
     folder = Path(name).expanduser()
     if name.startswith((".", "/", "~")) and not folder.is_dir():
         raise TossupError(f"there is no model folder {folder}")
-    if (folder / "model" / "config.json").is_file():
+    if (folder / "model" / "config.json").is_file() or lora.is_saved(folder / "model"):
         return str(folder / "model")
     if (folder / "config.toml").is_file() and not (folder / "config.json").exists():
         raise TossupError(f"{folder} is a run that has not written its model yet: let its command run to the end first")
@@ -110,22 +151,40 @@ def model_source(name: str) -> str:
 
 
 @torch.no_grad()
-def _has_plain_head(model: Any, device: torch.device) -> bool:
+def _has_plain_head(policy: Policy) -> bool:
     """Try it on a few tokens: some models cap or scale their logits behind the head, each in a way of its own."""
-    ids = torch.arange(4, device=device)[None]
-    hidden = model.base_model(input_ids=ids, use_cache=False).last_hidden_state
-    head = model.get_output_embeddings()
-    return head is not None and torch.equal(head(hidden), model(input_ids=ids, use_cache=False).logits)
+    model, ids = policy.model, torch.arange(4, device=policy.device)[None]
+    with policy.autocast():
+        hidden = model.base_model(input_ids=ids, use_cache=False).last_hidden_state
+        head = model.get_output_embeddings()
+        return head is not None and torch.equal(head(hidden), model(input_ids=ids, use_cache=False).logits)
 
 
-def export(policy: Policy, folder: Path) -> None:
-    """Write a Hugging Face folder of the model and its tokenizer.
+@torch.no_grad()
+def _packs(policy: Policy) -> bool:
+    """Try it on two sequences that begin alike: attention may look across, and other kinds of layers do not know the border."""
+    alone = torch.arange(4, device=policy.device)[None]
+    both, positions = torch.cat([alone.flip(1), alone], 1), torch.arange(4, device=policy.device).repeat(2)[None]
+    with policy.autocast():
+        expected = policy.model.base_model(input_ids=alone, use_cache=False).last_hidden_state
+        packed = policy.model.base_model(input_ids=both, position_ids=positions, use_cache=False).last_hidden_state
+    apart = (packed[:, 4:].float() - expected.float()).norm() / expected.float().norm()
+    return bool(apart < (1e-3 if policy.compute is torch.float32 else 0.05))
+
+
+def export(policy: Policy, folder: Path, state: dict[str, Tensor] | None = None) -> None:
+    """Write a Hugging Face folder of the model and its tokenizer; of a model with an adapter, the adapter alone.
+
+    `state` are the weights where the model itself holds only a shard of them.
 
     Raises:
         TossupError: the disk refused.
     """
     try:
-        policy.model.save_pretrained(folder)
+        if lora.attached(policy.model):
+            lora.save(policy.model, folder, state)
+        else:
+            policy.model.save_pretrained(folder, state_dict=state)
         policy.tokenizer.save_pretrained(folder)
     except (OSError, SafetensorError) as e:
         raise TossupError(
