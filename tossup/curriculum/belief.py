@@ -89,15 +89,27 @@ class Belief:
         """The parameters (a, b) of the Beta belief in the success rate of each of these problems at this step."""
         return self._posterior(index, step, *self.experts[self.best], self.prior.mean(index))
 
-    def visit(self, index: Indices, correct: Floats, decided: Floats, step: int) -> None:
-        """Take in one group for each of these problems, none named twice and each with at least one decided answer."""
+    def visit(
+        self,
+        index: Indices,
+        correct: Floats,
+        decided: Floats,
+        step: int,
+        blind: NDArray[np.bool_] | None = None,
+    ) -> None:
+        """Take in one group for each of these problems, none named twice and each with at least one decided answer.
+
+        `blind` says which of them were drawn without regard to what is known of them; without it, all. Only these and the
+        problems never seen before teach the prior: the others come back because they are hard, and not as their tag is.
+        """
         prior_mean = self.prior.mean(index)
         fade = 0.995 ** (len(index) / 16)
         for e, (d, s) in enumerate(self.experts):
             a, b = self._posterior(index, step, d, s, prior_mean)
             self.evidence[e] = fade * self.evidence[e] + log_likelihood(a, b, correct, decided).sum()
         self.best = int(np.argmax(self.evidence))
-        self.prior.learn(index, correct, decided, step)
+        fair = np.full(len(index), True) if blind is None else blind | (self._weight(0, index) == 0)
+        self.prior.learn(index[fair], correct[fair], decided[fair], step)
         for d, decay in enumerate(self.rule.decays):
             self.right[d, index] = decay * self.right[d, index] + correct
             self.wrong[d, index] = decay * self.wrong[d, index] + (decided - correct)

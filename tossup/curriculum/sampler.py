@@ -6,8 +6,8 @@ A sampler chooses problems for a wave of groups and sees what every group showed
     ...                                     generate and judge a group for each
     sampler.observe(step, observations)
 
-`TossUp` draws, in this order: a uniform floor (10 %), the problems of the greatest value (70 %), and Thompson draws
-(20 %), for which each problem's rate is sampled from its belief and the best at the sampled rates are taken. The
+`TossUp` draws, in this order: a uniform floor (10 %), the problems of the greatest value (75 %), and Thompson draws
+(15 %), for which each problem's rate is sampled from its belief and the best at the sampled rates are taken. The
 floor comes first and knows nothing of the rest, so that its groups are an exact uniform sample: the control arm, from
 which a run reads at no cost what uniform sampling would have wasted. Further waves of one step draw no floor, to keep
 that arm exact.
@@ -82,12 +82,14 @@ class Steps:
         self.seed = seed
         self.step = -1
         self.wave = 0
+        self.floor = 0
+        """How many of the first draws were blind."""
         self.drawn = np.zeros(0, np.intp)
 
     def enter(self, step: int) -> np.random.Generator:
         """Begin a wave of `step`: the generator for it."""
         if step != self.step:
-            self.step, self.wave, self.drawn = step, 0, np.zeros(0, np.intp)
+            self.step, self.wave, self.floor, self.drawn = step, 0, 0, np.zeros(0, np.intp)
         else:
             self.wave += 1
         return np.random.default_rng([self.seed, step, self.wave])
@@ -102,11 +104,11 @@ class Steps:
 
     def state(self) -> State:
         """The step, the wave and the draws."""
-        return {"at": np.array([self.step, self.wave]), "drawn": self.drawn.copy()}
+        return {"at": np.array([self.step, self.wave, self.floor]), "drawn": self.drawn.copy()}
 
     def restore(self, state: State) -> None:
         """Continue from `state`."""
-        self.step, self.wave = (int(x) for x in state["at"])
+        self.step, self.wave, self.floor = (int(x) for x in state["at"])
         self.drawn = np.array(state["drawn"], np.intp)
 
 
@@ -118,7 +120,7 @@ class TossUpRule:
     """`headroom` seeks rates of about 0.3, where the most is left to learn; `half` seeks 0.5 exactly."""
     uniform: float = 0.1
     """The share of a step's first wave that is drawn uniformly: the floor, and the control arm."""
-    thompson: float = 0.2
+    thompson: float = 0.15
     """The share drawn by sampled beliefs."""
     candidates: int = 4000
     """In larger pools a wave considers this many problems drawn at random, and as many whose last group was mixed."""
@@ -171,6 +173,7 @@ class TossUp:
         if self.steps.wave == 0:
             floor = rng.choice(len(self), min(n, _about(n * self.rule.uniform, rng)), replace=False)
             self.steps.took(floor)
+            self.steps.floor = len(floor)
         pool = self._candidates(max(self.rule.candidates, 4 * n), rng)
         a, b = self.belief.posterior(pool, step)
         n_thompson = min(n - len(floor), _about(n * self.rule.thompson, rng))
@@ -258,7 +261,7 @@ class TossUp:
             expected = expected_std(*self.belief.posterior(i, step), self.group_size)
             self.calibration.see(self.watch.last[i], expected, np.sqrt(c * (n - c)) / n)
             self.watch.see(i, c, n)
-            self.belief.visit(i, c, n, step)
+            self.belief.visit(i, c, n, step, blind=np.isin(i, self.steps.drawn[: self.steps.floor]))
         self.lengths.see(index, length)
 
 

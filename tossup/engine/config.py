@@ -54,7 +54,7 @@ class CurriculumConfig(Section):
     )
     aim: Literal["headroom", "half"] = Field("headroom", description="value of a problem: E[std (1-p)], or E[std]")
     uniform_share: float = Field(0.1, ge=0, le=1, description="share of draws that is uniform: the control arm")
-    thompson_share: float = Field(0.2, ge=0, le=1, description="share of draws by Thompson sampling")
+    thompson_share: float = Field(0.15, ge=0, le=1, description="share of draws by Thompson sampling")
     rest: int = Field(60, ge=0, description="steps after a visit until a problem is worth its full value again")
     refill: bool = Field(False, description="generate further waves until problems_per_step groups are informative")
     max_waves: int = Field(4, ge=1, description="the most waves of a step when refilling")
