@@ -2,8 +2,8 @@
 
 A value is divided by the length of the problem's answers, relative to what is usual for its tag: of two problems of one
 kind, the one with the shorter answers teaches as much for less. Kinds are not compared with each other. Where one kind
-needs longer answers than another there is as a rule more in them to learn, and dividing by the plain length leaves the
-long kinds for last: on the built-in recipe that cost a sixth more tokens.
+needs longer answers than another there is as a rule more in them to learn, and a price by the plain length, or even its
+root, leaves the long kinds for last: on the built-in recipe that cost a quarter more tokens.
 """
 
 from __future__ import annotations

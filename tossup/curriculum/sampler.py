@@ -114,7 +114,7 @@ class Steps:
 
 @dataclass(frozen=True, slots=True)
 class TossUpRule:
-    """The options of `TossUp`. The defaults are what did best in simulation; see `docs/curriculum.md`."""
+    """The options of `TossUp`. The defaults do well in simulation and on the built-in recipe; see `docs/curriculum.md`."""
 
     aim: Aim = Aim.HEADROOM
     """`headroom` seeks rates of about 0.3, where the most is left to learn; `half` seeks 0.5 exactly."""
