@@ -58,6 +58,16 @@ def groups(rows: pl.LazyFrame) -> pl.DataFrame:
     )
 
 
+def of_problems(table: pl.DataFrame) -> pl.DataFrame:
+    """The groups of each problem as one: for a job that asked again because it was undecided, while the policy stood still.
+
+    Columns as of `groups`, of which step and group are those of the first.
+    """
+    sums = [pl.col(x).sum() for x in ("answers", "n", "c", "tokens", "cut")]
+    same = [pl.col(x).first() for x in table.columns if x not in ("problem", "answers", "n", "c", "tokens", "cut")]
+    return table.group_by("problem", maintain_order=True).agg(*same, *sums).select(table.columns)
+
+
 def width_of_bars(first: int, last: int, bars: int) -> int:
     """How many steps a bar covers so that `bars` of them reach from the first to the last step."""
     return max(1, -(-(last - first + 1) // max(1, bars)))
