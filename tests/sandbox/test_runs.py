@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import sys
+import textwrap
 import threading
 
 import pytest
 
 from tossup.sandbox import Limits, Outcome, Sandbox
+from tossup.sandbox.run import Program
 
 PROGRAMS: dict[str, tuple[str, bytes, bytes]] = {
     "input and print": ("a, b = map(int, input().split())\nprint(a + b)", b"2 3\n", b"5\n"),
@@ -181,9 +184,9 @@ def test_runs_repeat_themselves(sandbox: Sandbox) -> None:
 
 def test_a_run_leaves_nothing_to_the_next(sandbox: Sandbox) -> None:
     sandbox.run(
-        "import builtins, math, sys\nbuiltins.print = None\nmath.pi = 3\nsys.modules['json'] = None\nopen('/tmp/x', 'w')"
+        "import builtins, math, sys\nbuiltins.print = None\nmath.pi = 3\nsys.modules['json'] = None\nopen('/tmp/of-a-run', 'w')"
     )
-    result = sandbox.run("import json, math, os\nprint(math.pi > 3, json.dumps(1), os.path.exists('/tmp/x'))")
+    result = sandbox.run("import json, math, os\nprint(math.pi > 3, json.dumps(1), os.path.exists('/tmp/of-a-run'))")
     assert result.stdout == b"True 1 False\n"
 
 
@@ -297,3 +300,54 @@ def test_limits_are_checked() -> None:
         Limits(wall_seconds=-1)
     assert Limits(cpu_seconds=2).wall == 20
     assert sys.version_info >= (3, 11)
+
+
+def test_a_program_that_is_kept_is_compiled_once_unless_that_run_is_killed(sandbox: Sandbox) -> None:
+    text = (
+        "import sys\nif input() == 'hang':\n    while True: pass\nprint(sys._getframe().f_code.co_filename, sys.argv)"
+    )
+    with Program(text, many=True) as program:
+        for word in ("hang", "a", "b", "c"):
+            result = sandbox.run(program, word.encode(), argv=[word], limits=Limits(cpu_seconds=0.3, wall_seconds=60))
+            fd = program.descriptors(word)[1]
+            program.was_run(word, Outcome.FINISHED)
+            assert fd is not None
+            compiled = os.fstat(fd).st_size
+            if word == "hang":
+                assert result.outcome is Outcome.TIMEOUT_CPU
+                assert compiled == 0
+            else:
+                assert result.stdout == f"main.py ['main.py', '{word}']\n".encode()
+                assert compiled > 100
+        program.close()
+        assert program.descriptors("first")[1] is not None
+        assert program.descriptors("at the same time")[1] is None
+        program.was_run("at the same time", Outcome.FINISHED)
+        assert program.descriptors("still")[1] is None
+        program.was_run("first", Outcome.INFRA)
+        assert sandbox.run(program, b"d", argv=["d"]).outcome is Outcome.FINISHED
+
+
+def test_a_program_may_signal_itself(sandbox: Sandbox) -> None:
+    program = """
+        import os, signal
+        signal.signal(signal.SIGUSR1, lambda number, frame: print("got", number))
+        for _ in range(3):
+            os.kill(os.getpid(), signal.SIGUSR1)
+    """
+    for _ in range(2):  # its id differs from run to run, and the filter must know the right one
+        assert sandbox.run(textwrap.dedent(program)).stdout == b"got 10\n" * 3
+
+
+def test_what_the_zygote_rehearsed_leaves_no_trace(sandbox: Sandbox) -> None:
+    program = """
+        import atexit, gc, os, random, sys
+        print(sorted(k for k in globals() if not k.startswith("__")), sys.argv, gc.isenabled(), random.random())
+        print(sorted(os.environ), sys.stdin.read())
+        atexit.register(print, "end")
+    """
+    first = sandbox.run(textwrap.dedent(program), b"text", argv=["a"]).stdout.decode()
+    assert first.startswith("['atexit', 'gc', 'os', 'random', 'sys'] ['main.py', 'a'] True 0.8444218515250481\n")
+    assert "LD_" not in first
+    assert first.endswith(" text\nend\n")
+    assert "'a'" not in sandbox.run("import sys; print(sys.argv)").stdout.decode()

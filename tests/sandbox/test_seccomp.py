@@ -17,9 +17,9 @@ PID = 4711
 class Filter:
     """Answers of a compiled filter."""
 
-    def __init__(self, machine: str) -> None:
+    def __init__(self, machine: str, part: str = "whole") -> None:
         self.column, self.architecture = seccomp.ARCHITECTURES[machine]
-        program = seccomp.for_process(seccomp.compile_filter(machine), PID)
+        program = seccomp.for_process(seccomp.compile_filter(machine, part), PID)
         self.code = [struct.unpack_from("=HBBI", program, at) for at in range(0, len(program), 8)]
 
     def answer(self, number: int, *arguments: int, architecture: int | None = None) -> int:
@@ -87,10 +87,11 @@ def test_the_tables_agree_with_what_is_known(filter_: Filter) -> None:
         assert filter_.answer(pair[filter_.column]) == (seccomp.ALLOW if allowed else EPERM)
 
 
-def test_arguments_decide(filter_: Filter) -> None:
+def arguments_decide() -> list[tuple[str, tuple[int, ...], int]]:
+    """Call, arguments, answer."""
     a, r = seccomp.ALLOW, EPERM
     private, shared, anonymous, down, huge = 2, 1, 0x20, 0x100, 0x40000
-    cases = [
+    return [
         ("mmap", (0, 4096, 3, private | anonymous, -1, 0), a),
         ("mmap", (0, 4096, 1, private, 3, 0), a),
         ("mmap", (0, 4096, 1, shared, 3, 0), a),
@@ -144,8 +145,34 @@ def test_arguments_decide(filter_: Filter) -> None:
         ("renameat2", (-100, 0x7FFF00000000, -100, 0x7FFF00000000, 1), a),
         ("renameat2", (-100, 0x7FFF00000000, -100, 0x7FFF00000000, 4), r),
     ]
-    for name, arguments, answer in cases:
+
+
+def test_arguments_decide(filter_: Filter) -> None:
+    for name, arguments, answer in arguments_decide():
         assert filter_.named(name, *arguments) == answer, (name, arguments)
+
+
+@pytest.mark.parametrize("machine", MACHINES)
+def test_the_two_parts_together_answer_as_the_whole(machine: str) -> None:
+    whole, inherited, own = (Filter(machine, part) for part in ("whole", "inherited", "own"))
+    numbers = {**seccomp.CHECKED, **seccomp.KILLED}
+
+    def stricter(number: int, *arguments: int) -> int:
+        """What the kernel does: the answer that compares as least, as signed numbers."""
+        answers = [f.answer(number, *arguments) for f in (inherited, own)]
+        assert seccomp.ALLOW in answers  # so that it does not matter which of two refusals comes first
+        return min(answers, key=lambda answer: answer - (1 << 32) if answer >> 31 else answer)
+
+    for number in range(seccomp.NEWEST + 1):
+        assert stricter(number) == whole.answer(number), number
+    for name, arguments, answer in arguments_decide():
+        numbered = numbers[name][whole.column]
+        assert numbered is not None
+        assert stricter(numbered, *arguments) == answer, (name, arguments)
+    assert inherited.answer(0, architecture=0x40000003) == seccomp.KILL
+    left = {n for n in range(seccomp.NEWEST + 1) if inherited.answer(n) != whole.answer(n)}
+    assert left <= {pair[whole.column] for pair in {**numbers, **seccomp.UNNAMED}.values()}
+    assert 10 <= len(left) <= len(seccomp.ZYGOTE_CALLS)
 
 
 def test_an_unknown_machine_has_no_filter() -> None:

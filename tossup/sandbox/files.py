@@ -29,6 +29,10 @@ class MemoryFile:
         """The descriptor."""
         return self._fd
 
+    def size(self) -> int:
+        """In bytes, now."""
+        return os.fstat(self._fd).st_size
+
     def truncate(self) -> None:
         """Empty a file that is not sealed."""
         os.ftruncate(self._fd, 0)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import os
 import struct
+from collections.abc import Callable
 from typing import Any
 
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -92,11 +93,9 @@ def close_range(first: int, last: int) -> None:
     _syscall(_CLOSE_RANGE, "close_range", first, last, 0)
 
 
-def drop_privileges() -> None:
-    """Give up every capability and the ways to get them back (no_new_privs, which seccomp and Landlock ask for too)."""
+def no_new_privileges() -> None:
+    """Close the ways to gain privileges by exec; seccomp and Landlock ask for it. Children inherit it."""
     _prctl(_NO_NEW_PRIVS, "prctl NO_NEW_PRIVS", 1)
-    version_3, own_process = 0x20080522, 0
-    _check(_libc.capset(struct.pack("=II", version_3, own_process), bytes(24)), "capset")
 
 
 class _SockFprog(ctypes.Structure):
@@ -104,9 +103,45 @@ class _SockFprog(ctypes.Structure):
 
 
 def load_seccomp(program: bytes) -> None:
-    """Filter all later system calls of this process. There is no way back."""
+    """Filter all later system calls of this process, beside the filters that it has. There is no way back."""
     filter_mode = 2
     _prctl(_SET_SECCOMP, "prctl SECCOMP", filter_mode, ctypes.byref(_SockFprog(len(program) // 8, program)))
+
+
+class Prepared:
+    """A call whose arguments stand ready before the fork: in every run, making them would cost more than the call."""
+
+    def __init__(self, what: str, function: Callable[..., int], *arguments: Any) -> None:
+        self._what, self._function, self._arguments = what, function, arguments
+
+    def __call__(self) -> None:
+        """Make the call; raises OSError."""
+        if self._function(*self._arguments) < 0:
+            _check(-1, self._what)
+
+
+def nothing() -> Prepared:
+    """Asks for the process's id, to no end."""
+    return Prepared("getpid", _libc.getpid)
+
+
+def drop_capabilities() -> Prepared:
+    """Gives up every capability. With no_new_privs there is no way to get one back."""
+    version_3, own_process = 0x20080522, 0
+    return Prepared("capset", _libc.capset, struct.pack("=II", version_3, own_process), bytes(24))
+
+
+def close_from(first: int) -> Prepared:
+    """Closes all descriptors from this one on: a run inherits none."""
+    numbers = map(ctypes.c_long, (_CLOSE_RANGE, first, LAST_DESCRIPTOR, 0))
+    return Prepared("close_range", _libc.syscall, *numbers)
+
+
+def filter_by(program: ctypes.Array[ctypes.c_char]) -> Prepared:
+    """Loads this filter, as `load_seccomp`. It stands in a buffer, so that a process can still write its own id into it."""
+    fprog = _SockFprog(len(program) // 8, ctypes.cast(program, ctypes.c_char_p))
+    filter_mode, zero = ctypes.c_ulong(2), ctypes.c_ulong(0)
+    return Prepared("prctl SECCOMP", _libc.prctl, _SET_SECCOMP, filter_mode, ctypes.byref(fprog), zero, zero)
 
 
 def landlock_abi() -> int:
@@ -135,6 +170,7 @@ def landlock_allow(ruleset: int, path: str, rights: int) -> None:
         os.close(fd)
 
 
-def landlock_restrict(ruleset: int) -> None:
-    """Put this process under the ruleset. There is no way back."""
-    _syscall(_LANDLOCK_RESTRICT, "landlock_restrict_self", ruleset, 0)
+def landlock_restrict(ruleset: int) -> Prepared:
+    """Puts the process under the ruleset. There is no way back."""
+    numbers = map(ctypes.c_long, (_LANDLOCK_RESTRICT, ruleset, 0))
+    return Prepared("landlock_restrict_self", _libc.syscall, *numbers)

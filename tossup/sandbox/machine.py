@@ -70,7 +70,7 @@ def _mount() -> None:
 
 
 def _seccomp() -> None:
-    kernel.drop_privileges()
+    kernel.no_new_privileges()
     kernel.load_seccomp(seccomp.for_process(seccomp.compile_filter(), os.getpid()))
 
 

@@ -95,10 +95,13 @@ class Sandbox:
             return self._setup
 
     def run(
-        self, program: str, stdin: bytes = b"", *, argv: Sequence[str] = (), limits: Limits | None = None
+        self, program: str | Program, stdin: bytes = b"", *, argv: Sequence[str] = (), limits: Limits | None = None
     ) -> Result:
-        """Run a Python program as `__main__`. Never raises for anything that the program or a worker does."""
-        with Program(program) as ready:
+        """Run a Python program as `__main__`. Never raises for anything that the program or a worker does.
+
+        A text that runs again and again can come as a `Program` that its owner keeps: it is compiled once.
+        """
+        with _kept_or_made(program) as ready:
             return self._run(ready, stdin, argv, limits or self.limits)
 
     def run_many(
@@ -120,14 +123,12 @@ class Sandbox:
                 results.append(self._run(ready, stdin, argv, limits or self.limits))
                 if go_on is not None and not go_on(i, results[-1]):
                     break
-                if results[-1].outcome not in (Outcome.FINISHED, Outcome.ERROR):
-                    ready.compile_again()
         return results
 
     def converse(
         self,
-        candidate: str,
-        tests: str,
+        candidate: str | Program,
+        tests: str | Program,
         *,
         candidate_stdin: bytes = b"",
         tests_stdin: bytes = b"",
@@ -146,11 +147,13 @@ class Sandbox:
             slot.candidate = slot.candidate or Worker(self._ready())
             slot.tests = slot.tests or Worker(self._ready())
             with contextlib.ExitStack() as stack:
-                programs = [stack.enter_context(Program(text)) for text in (candidate, tests)]
+                programs = [stack.enter_context(_kept_or_made(program)) for program in (candidate, tests)]
                 theirs = Run(slot.candidate, limits[0], stop_on_overflow=False)
                 stack.callback(theirs.close)
                 ours = Run(slot.tests, limits[1], stop_on_overflow=False, verdict=VERDICT_BYTES)
                 stack.callback(ours.close)
+                for program, run in zip(programs, (theirs, ours), strict=True):
+                    stack.callback(_was_run, program, run)
                 with _handing_over, _pipes() as (candidate_reads, tests_write, tests_read, candidate_writes):
                     theirs.start(programs[0], candidate_stdin, (), (candidate_reads, candidate_writes))
                     ours.start(programs[1], tests_stdin, (), (tests_read, tests_write))
@@ -172,6 +175,7 @@ class Sandbox:
                 drive([run])
                 return run.result()
             finally:
+                _was_run(program, run)
                 run.close()
 
         return self._attempt(
@@ -222,6 +226,15 @@ class Sandbox:
 
     def __exit__(self, kind: type[BaseException] | None, e: BaseException | None, tb: TracebackType | None) -> None:
         self.close()
+
+
+def _was_run(program: Program, run: Run) -> None:
+    program.was_run(run, run.result().outcome)
+
+
+def _kept_or_made(program: str | Program) -> contextlib.AbstractContextManager[Program]:
+    """A program that its owner keeps, or one for this run only."""
+    return Program(program) if isinstance(program, str) else contextlib.nullcontext(program)
 
 
 @contextlib.contextmanager

@@ -7,15 +7,19 @@ says of itself.
 
 from __future__ import annotations
 
+import fcntl
+import json
 import os
 import select
 import signal
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from functools import lru_cache
+from threading import Lock
 from types import TracebackType
-from typing import Any
 
 from tossup.sandbox.files import MemoryFile
+from tossup.sandbox.messages import Reply
 from tossup.sandbox.words import Limits, Outcome, Result
 from tossup.sandbox.worker import Worker, WorkerError
 
@@ -26,14 +30,17 @@ FLOOD_BYTES = 64 << 20
 GRACE_S = 60.0
 """How long after the wall limit a zygote may take to say that it has killed its run."""
 CHUNK = 1 << 16
+SHORT_RUN_MS = 5
+"""How long a run is given to end before its output is read as it comes."""
 EAGER_ROUNDS, PAUSE_S = 16, 0.001
 """After so many wake-ups the host pauses between them: a program that prints a character at a time must not cost it a core."""
 
 
 class Program:
-    """A program to hand over: its source and, where it runs more than once, a place for its compiled form.
+    """A program to hand over: its source and, where it runs more than once (`many`), a place for its compiled form.
 
-    The files are made on first use, so that a host without memory is noticed where a run can fail.
+    The files are made on first use, so that a host without memory is noticed where a run can fail, and again on the first use
+    after `close`. Safe to use from many threads, but for `close`.
     """
 
     def __init__(self, text: str, many: bool = False) -> None:
@@ -41,30 +48,44 @@ class Program:
         self._many = many
         self._source: MemoryFile | None = None
         self._code: MemoryFile | None = None
+        self._writer: object = None
+        self._lock = Lock()
 
-    def descriptors(self) -> tuple[int, int | None]:
-        """Of the source and of the compiled form.
+    def descriptors(self, run: object) -> tuple[int, int | None]:
+        """For this run: of the source and of the compiled form, None for those that start while the first run makes it.
 
         Raises:
             OSError: the host is out of descriptors or memory.
         """
-        self._source = self._source or MemoryFile(self._text)
-        if self._many:
+        with self._lock:
+            self._source = self._source or MemoryFile(self._text)
+            if not self._many or self._writer is not None:
+                return self._source.fileno(), None
             self._code = self._code or MemoryFile(b"", sealed=False)
-        return self._source.fileno(), None if self._code is None else self._code.fileno()
+            if not self._code.size():
+                self._writer = run
+            return self._source.fileno(), self._code.fileno()
 
-    def compile_again(self) -> None:
-        """Forget the compiled form: the run that wrote it may have been killed half way."""
-        if self._code is not None:
-            self._code.truncate()
+    def was_run(self, run: object, outcome: Outcome) -> None:
+        """The compiled form is there for others once the run that made it is over, unless that was killed."""
+        with self._lock:
+            if self._writer is run:
+                self._writer = None
+                if self._code is not None and outcome not in (Outcome.FINISHED, Outcome.ERROR):
+                    self._code.truncate()
+
+    def close(self) -> None:
+        """Give the memory back."""
+        for file in (self._source, self._code):
+            if file is not None:
+                file.close()
+        self._source = self._code = None
 
     def __enter__(self) -> Program:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, e: BaseException | None, tb: TracebackType | None) -> None:
-        for file in (self._source, self._code):
-            if file is not None:
-                file.close()
+        self.close()
 
 
 class Capture:
@@ -72,17 +93,17 @@ class Capture:
 
     def __init__(self, cap: int, tail: bool = False) -> None:
         self.fd, self.theirs = os.pipe()
-        os.set_blocking(self.fd, False)
+        fcntl.fcntl(self.fd, fcntl.F_SETFL, os.O_NONBLOCK)
         self._cap, self._tail = cap, tail
         self.data = bytearray()
         self.total = 0
 
-    def read(self) -> bool:
-        """Take what is there, one chunk at most; False once there is nothing (now, or ever)."""
+    def read(self) -> int:
+        """Take what is there, one chunk at most; how much it was, 0 where there is nothing (now, or ever)."""
         try:
             chunk = os.read(self.fd, CHUNK)
         except BlockingIOError:
-            return False
+            return 0
         self.data += chunk
         self.total += len(chunk)
         if len(self.data) > self._cap:
@@ -90,7 +111,7 @@ class Capture:
                 del self.data[: -self._cap]
             else:
                 del self.data[self._cap :]
-        return bool(chunk)
+        return len(chunk)
 
     def close_theirs(self) -> None:
         """Close the program's end in the host, once it has been handed over."""
@@ -104,13 +125,30 @@ class Capture:
         os.close(self.fd)
 
 
+@lru_cache(maxsize=64)
+def job(layout: tuple[int, ...], argv: tuple[str, ...], limits: Limits) -> bytes:
+    """The message that starts a run. The same one for many runs: the zygote need not read it again either."""
+    return json.dumps(
+        {
+            "layout": layout,
+            "argv": argv,
+            "cpu_seconds": limits.cpu_seconds,
+            "wall_seconds": limits.wall,
+            "memory_bytes": limits.memory_bytes,
+            "file_bytes": limits.file_bytes,
+            "open_files": limits.open_files,
+            "threads": limits.threads,
+        }
+    ).encode()
+
+
 class Run:
     """A job on a worker, from the hand-over to its result. `stop_on_overflow` is off where what is printed is not judged."""
 
     def __init__(self, worker: Worker, limits: Limits, stop_on_overflow: bool = True, verdict: int = 0) -> None:
         self.worker, self.limits = worker, limits
         self._stop_on_overflow = stop_on_overflow
-        self.reply: Mapping[str, Any] | None = None
+        self.reply: Reply | None = None
         self.failure = ""
         self._printed_too_much = ""
         self.captures = [Capture(limits.output_bytes), Capture(STDERR_BYTES, tail=True)]
@@ -124,8 +162,7 @@ class Run:
             WorkerError: the worker has gone.
             OSError: the host is out of descriptors or memory.
         """
-        limits = self.limits
-        source, code = program.descriptors()
+        source, code = program.descriptors(self)
         with MemoryFile(stdin) as data:
             stdout, stderr, *verdict = (c.theirs for c in self.captures)
             fds = [source, data.fileno(), stdout, stderr, *peers, *verdict]
@@ -133,30 +170,20 @@ class Run:
             if code is not None:
                 layout[1] = len(fds)
                 fds.append(code)
-            job = {
-                "layout": layout,
-                "argv": list(argv),
-                "cpu_seconds": limits.cpu_seconds,
-                "wall_seconds": limits.wall,
-                "memory_bytes": limits.memory_bytes,
-                "file_bytes": limits.file_bytes,
-                "open_files": limits.open_files,
-                "threads": limits.threads,
-            }
-            self.worker.send(job, fds)
+            self.worker.send(job(tuple(layout), tuple(argv), self.limits), fds)
         for capture in self.captures:
             capture.close_theirs()
 
-    def read(self, capture: Capture) -> bool:
-        """Drain a bit of one pipe; a program that prints too much is stopped."""
-        more = capture.read()
+    def read(self, capture: Capture) -> int:
+        """Drain a bit of one pipe and say how much; a program that prints too much is stopped."""
+        taken = capture.read()
         judged = capture is self.captures[0] and self._stop_on_overflow
         cap = self.limits.output_bytes if judged else FLOOD_BYTES
         if capture.total > cap and not self._printed_too_much:
             self._printed_too_much = f"more than {cap} bytes of output"
             if self.reply is None:
                 self.worker.stop()
-        return more
+        return taken
 
     def finish(self) -> None:
         """Take the reply and what is left in the pipes; nobody is there any more to write."""
@@ -166,7 +193,7 @@ class Run:
             self.failure = str(e)
             return
         for capture in self.captures:
-            while self.read(capture):
+            while self.read(capture) == CHUNK:  # less is all that there was
                 pass
 
     @property
@@ -184,39 +211,43 @@ class Run:
         if self.failure or self.reply is None:
             return Result(Outcome.INFRA, reason=self.failure or "no reply")
         reply = self.reply
-        if "error" in reply:
-            return Result(Outcome.INFRA, reason=reply["error"])
         stderr = bytes(self.captures[1].data)
         outcome, reason = explain(reply, self.limits, self._printed_too_much, stderr)
         return Result(
             outcome=outcome,
             stdout=bytes(self.captures[0].data),
             stderr=stderr,
-            exit_code=reply["exit"],
-            cpu_seconds=reply["cpu"],
-            wall_seconds=reply["wall"],
-            peak_bytes=reply["peak"],
+            exit_code=reply.exit,
+            cpu_seconds=reply.cpu_seconds,
+            wall_seconds=reply.wall_seconds,
+            peak_bytes=reply.peak_bytes,
             reason=reason,
         )
 
 
 def drive(runs: Sequence[Run], finished: Run | None = None) -> None:
-    """Drain and wait until all runs are done; when `finished` is, the others are stopped."""
+    """Drain and wait until all runs are done; when `finished` is, the others are stopped.
+
+    For the first moments it waits for replies alone: what a short run prints fits its pipes, and waking for each of them
+    costs the host more than reading them.
+    """
     deadline = time.monotonic() + max(run.limits.wall for run in runs) + GRACE_S
     poll = select.poll()
-    sources: dict[int, tuple[Run, Capture | None]] = {}
-    for run in runs:
-        sources.update({capture.fd: (run, capture) for capture in run.captures})
-        sources[run.worker.fileno()] = (run, None)
+    sources: dict[int, tuple[Run, Capture | None]] = {run.worker.fileno(): (run, None) for run in runs}
     for fd in sources:
         poll.register(fd, select.POLLIN)
-    rounds = 0
+    rounds, listening = 0, False
     while not all(run.done for run in runs):
         rounds += 1
         if rounds > EAGER_ROUNDS:
             time.sleep(PAUSE_S)
-        events = poll.poll(max(0.0, 1000 * (deadline - time.monotonic())))
-        if not events and time.monotonic() > deadline:
+        events = poll.poll(1000 * max(0.0, deadline - time.monotonic()) if listening else SHORT_RUN_MS)
+        if not events and not listening:
+            pipes = {capture.fd: (run, capture) for run in runs for capture in run.captures}
+            for fd in pipes:
+                poll.register(fd, select.POLLIN)
+            sources, listening = {**sources, **pipes}, True
+        elif not events and time.monotonic() > deadline:
             for run in runs:
                 run.failure = run.failure or "the worker did not answer"
             return
@@ -234,33 +265,39 @@ def drive(runs: Sequence[Run], finished: Run | None = None) -> None:
                         other.worker.stop()
 
 
-def explain(reply: Mapping[str, Any], limits: Limits, printed_too_much: str, stderr: bytes) -> tuple[Outcome, str]:
+def explain(reply: Reply, limits: Limits, printed_too_much: str, stderr: bytes) -> tuple[Outcome, str]:
     """The outcome and one line for a person, from what the zygote measured."""
-    if not reply["started"]:
-        return Outcome.INFRA, f"the jail could not be closed: {reply['message'] or 'the child died'}"
+    if not reply.started:
+        return Outcome.INFRA, reply.message
     if printed_too_much:
         return Outcome.OUTPUT, printed_too_much
-    limit = {
-        "timeout_cpu": (Outcome.TIMEOUT_CPU, f"CPU limit {limits.cpu_seconds:g} s"),
-        "timeout_wall": (Outcome.TIMEOUT_WALL, f"wall limit {limits.wall:g} s, after {reply['cpu']:.2f} s of CPU time"),
-        "threads": (Outcome.POLICY, f"more than {limits.threads} threads"),
-        "memory": (Outcome.MEMORY, f"memory limit {limits.memory_bytes >> 20} MiB"),
-        "stopped": (Outcome.ERROR, "stopped when the tests had ended"),
-    }
-    if reply["killed"]:
-        return limit[reply["killed"]]
-    code = reply["exit"]
-    last = stderr.decode(errors="replace").strip().rpartition("\n")[2][:300]
-    if code == 0:
+    if reply.killed:
+        return _explain_killed(reply, limits)
+    if reply.exit == 0:
         return Outcome.FINISHED, ""
-    if code == -signal.SIGSYS:
+    if reply.exit == -signal.SIGSYS:
         return Outcome.POLICY, "killed for a forbidden system call"
-    if code == -signal.SIGKILL:
-        if reply["peak"] * 2 > limits.memory_bytes:
+    if reply.exit == -signal.SIGKILL:
+        if reply.peak_bytes * 2 > limits.memory_bytes:
             return Outcome.MEMORY, "killed by the system for want of memory"
         return Outcome.INFRA, "killed from outside"
-    if code < 0:
-        return Outcome.ERROR, f"killed by signal {-code} ({signal.strsignal(-code)})"
+    if reply.exit < 0:
+        return Outcome.ERROR, f"killed by signal {-reply.exit} ({signal.strsignal(-reply.exit)})"
+    last = stderr.decode(errors="replace").strip().rpartition("\n")[2][:300]
     if last.partition(":")[0].endswith("MemoryError"):
         return Outcome.MEMORY, f"memory limit {limits.memory_bytes >> 20} MiB: {last}"
-    return Outcome.ERROR, f"exit status {code}" + (f": {last}" if last else "")
+    return Outcome.ERROR, f"exit status {reply.exit}" + (f": {last}" if last else "")
+
+
+def _explain_killed(reply: Reply, limits: Limits) -> tuple[Outcome, str]:
+    """The same for a run that the zygote ended."""
+    match reply.killed:
+        case "timeout_cpu":
+            return Outcome.TIMEOUT_CPU, f"CPU limit {limits.cpu_seconds:g} s"
+        case "timeout_wall":
+            return Outcome.TIMEOUT_WALL, f"wall limit {limits.wall:g} s, after {reply.cpu_seconds:.2f} s of CPU time"
+        case "threads":
+            return Outcome.POLICY, f"more than {limits.threads} threads"
+        case "memory":
+            return Outcome.MEMORY, f"memory limit {limits.memory_bytes >> 20} MiB"
+    return Outcome.ERROR, "stopped when the tests had ended"

@@ -12,11 +12,15 @@ shared, memfd or stack mappings; RLIMIT_NPROC does not bind uid 0. One program i
 threads are allowed.
 
 The filter is a binary search over call numbers, since the kernel runs it once per possible number when it is loaded: a
-linear one takes twice as long to load, in every run.
+linear one takes twice as long to load. And it is loaded in two parts, because loading takes time by the length of the code:
+the long part by the zygote, once, for itself and all that it forks; in every run only the short part, which takes away
+what a zygote needs to fork a run and a run to close its jail (ZYGOTE_CALLS). Of two filters the kernel obeys the stricter,
+so that together they answer as the whole table.
 """
 
 from __future__ import annotations
 
+import ctypes
 import errno
 import platform
 import struct
@@ -108,6 +112,25 @@ CHECKED: Numbers = _numbers("""
 """)
 """Allowed for some arguments: see `_checks`."""
 
+ZYGOTE_CALLS = {
+    "clone": "fork",
+    "fork": "the same, in another libc",
+    "pidfd_open": "wait for a run",
+    "kill": "end a run",
+    "unshare": "a pid namespace for a run",
+    "setns": "come back from it",
+    "mount": "a fresh /tmp",
+    "umount2": "let go of a used one",
+    "prlimit64": "limits",
+    "capset": "drop capabilities",
+    "prctl": "die with the parent; load the second part",
+    "landlock_restrict_self": "close the file system",
+    "tgkill": "nothing, but its check needs the id of the run",
+}
+"""What the first part of the filter leaves to the second, and what zygote and run do with it until then."""
+UNNAMED: Numbers = _numbers("fork:57:- pidfd_open:434:434 landlock_restrict_self:446:446")
+"""The numbers of those that the table refuses by not naming them."""
+
 NEWEST = 450
 """Numbers above this are newer than the table, or another machine's (x32 starts at 2^30): they answer ENOSYS."""
 
@@ -196,8 +219,10 @@ def _checks() -> dict[str, Code]:
     }  # fmt: skip
 
 
-def compile_filter(machine: str = "") -> bytes:
-    """The filter for this machine, with OWN_PID standing for the process's own id.
+def compile_filter(machine: str = "", part: str = "whole") -> bytes:
+    """The filter for this machine, with OWN_PID standing for the process's own id; or one of its parts.
+
+    `part` "inherited" allows ZYGOTE_CALLS and answers all else as the whole does, "own" allows all but ZYGOTE_CALLS.
 
     Raises:
         OSError: ENOSYS on a machine whose call numbers are not in the tables.
@@ -217,8 +242,17 @@ def compile_filter(machine: str = "") -> bytes:
     enter(UNKNOWN, lambda _: fail(errno.ENOSYS))
     enter(KILLED, lambda _: KILL)
     enter(CHECKED, lambda name: name)
+    enter(UNNAMED, lambda _: fail(errno.EPERM))
+    pairs = {**KILLED, **CHECKED, **UNNAMED}
+    left = {n for name in ZYGOTE_CALLS if (n := pairs[name][column]) is not None}
+    if part == "own":
+        answers = {n: answers[n] if n in left else ALLOW for n in range(NEWEST + 1)}
+    elif part == "inherited":
+        answers |= dict.fromkeys(left, ALLOW)
+    used = {answer for answer in answers.values() if isinstance(answer, str)}
+    checks = {name: code for name, code in _checks().items() if name in used}
     head: Code = [(_LOAD, 0, 0, _ARCH), (_EQUAL, 1, 0, architecture), (_RETURN, 0, 0, KILL), (_LOAD, 0, 0, _NR)]
-    return _assemble(head, _search(_ranges(answers)), _checks())
+    return _assemble(head, _search(_ranges(answers)), checks)
 
 
 def _ranges(answers: Mapping[int, int | str]) -> list[tuple[int, int | str]]:
@@ -254,3 +288,14 @@ def _assemble(head: Code, search: list[tuple[int, int, int, int] | str], checks:
 def for_process(program: bytes, pid: int) -> bytes:
     """The compiled filter with a process's own id filled in."""
     return program.replace(struct.pack("=I", OWN_PID), struct.pack("=I", pid))
+
+
+def own_part(alone: bool) -> ctypes.Array[ctypes.c_char]:
+    """The part that a run loads, in a buffer. `alone`: it will be pid 1 of its namespace; else it fills in its id."""
+    program = compile_filter(part="own")
+    return ctypes.create_string_buffer(for_process(program, 1) if alone else program, len(program))
+
+
+def places_of_own_pid(program: bytes) -> tuple[int, ...]:
+    """The bytes at which a compiled filter wants the process's own id, four of each."""
+    return tuple(at for at in range(4, len(program), 8) if struct.unpack_from("=I", program, at) == (OWN_PID,))

@@ -7,7 +7,6 @@ import select
 import signal
 import socket
 import time
-from typing import Any
 
 from tossup.sandbox.child import Job
 
@@ -21,50 +20,46 @@ class Watch:
     """Watches one child at a time from the zygote, which the child cannot reach."""
 
     def __init__(self, control: socket.socket, host: int) -> None:
-        self._control, self._host = control, host
+        self._poll = select.poll()
+        for fd in (control.fileno(), host):
+            self._poll.register(fd, select.POLLIN)
         self._cores = len(os.sched_getaffinity(0))
         try:
             self._proc = os.open("/proc", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
         except OSError:
             self._proc = -1
 
-    def wait(self, child: int, job: Job, wall_seconds: float) -> dict[str, Any]:
+    def wait(self, child: int, job: Job) -> tuple[int, str, float, float, int]:
         """Until the child has ended: by itself, by a limit, by the host's "stop", or because the host has gone.
 
-        Killing pid 1 of its pid namespace ends all of it; elsewhere it is one process that cannot fork.
+        Returns its exit status, why it was killed, CPU and wall seconds and peak bytes, as in `messages.Reply`. Killing
+        pid 1 of its pid namespace ends all of it; elsewhere it is one process that cannot fork.
         """
         started = time.monotonic()
         pidfd = os.pidfd_open(child)
-        poll = select.poll()
-        for fd in (pidfd, self._control.fileno(), self._host):
-            poll.register(fd, select.POLLIN)
+        self._poll.register(pidfd, select.POLLIN)
         killed, tick = "", FIRST_TICK_S
         pause = tick
         while True:
-            ready = {fd for fd, _ in poll.poll(1000 * pause)}
+            ready = [fd for fd, _ in self._poll.poll(1000 * pause)]
             if pidfd in ready:
                 break
             if ready:
                 killed = "stopped"
             else:
-                killed, cpu = self._over(child, pidfd, job, time.monotonic() - started > wall_seconds)
+                killed, cpu = self._over(child, pidfd, job, time.monotonic() - started > job.wall_seconds)
                 pause = max(SHORTEST_WAIT_S, min(tick, (job.cpu_seconds - cpu) / self._cores))
                 tick = min(LAST_TICK_S, 1.5 * tick)
             if killed:
                 os.kill(child, signal.SIGKILL)
                 break
+        self._poll.unregister(pidfd)
         os.close(pidfd)
         _, status, used = os.wait4(child, 0)
         cpu = used.ru_utime + used.ru_stime
         if not killed and cpu > job.cpu_seconds:
             killed = "timeout_cpu"
-        return {
-            "killed": killed,
-            "exit": os.waitstatus_to_exitcode(status),
-            "cpu": cpu,
-            "wall": time.monotonic() - started,
-            "peak": used.ru_maxrss * 1024,
-        }
+        return os.waitstatus_to_exitcode(status), killed, cpu, time.monotonic() - started, used.ru_maxrss * 1024
 
     def _over(self, child: int, pidfd: int, job: Job, too_long: bool) -> tuple[str, float]:
         """The limit that the child has passed, or "", and its CPU seconds."""

@@ -8,12 +8,15 @@ import os
 import socket
 import subprocess
 import sys
+from array import array
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from tossup.sandbox import messages
 from tossup.sandbox.files import MemoryFile
+from tossup.sandbox.messages import Reply
 
 READY_TIMEOUT_S = 120.0
 """For an interpreter to start and import its preloads on a machine with far more jobs than cores."""
@@ -38,6 +41,9 @@ ENVIRONMENT = {
     "TZ": "UTC", "PYTHONHASHSEED": "0", "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1",
 }  # fmt: skip
 """All that a program sees of an environment. A fixed hash seed makes rewards repeat."""
+
+AT_START = {"LD_BIND_NOW": "1"}
+"""For the start of the zygote, which removes it: functions of C are bound then and not again in every run."""
 
 DEVICES = ("/dev/null", "/dev/urandom", "/dev/random")
 
@@ -108,13 +114,13 @@ class Worker:
                     stdin=subprocess.DEVNULL,
                     stdout=subprocess.DEVNULL,
                     stderr=subprocess.DEVNULL,
-                    env=ENVIRONMENT,
+                    env={**ENVIRONMENT, **AT_START},
                     cwd="/",
                     pass_fds=(theirs.fileno(), config.fileno()),
                     start_new_session=True,
                 )
             self._control.settimeout(READY_TIMEOUT_S)
-            answer = self.receive()
+            answer = json.loads(self._message())
         except BaseException as e:
             self.kill()
             if isinstance(e, OSError):
@@ -129,14 +135,14 @@ class Worker:
         """The control socket, to poll for a reply."""
         return self._control.fileno()
 
-    def send(self, job: Mapping[str, Any], fds: Sequence[int]) -> None:
+    def send(self, job: bytes, fds: Sequence[int]) -> None:
         """Start a job on these descriptors; the caller closes its own copies.
 
         Raises:
             WorkerError: the worker has gone.
         """
         try:
-            socket.send_fds(self._control, [json.dumps(job).encode()], fds)
+            self._control.sendmsg((job,), ((socket.SOL_SOCKET, socket.SCM_RIGHTS, array("i", fds)),))
         except OSError as e:
             raise WorkerError(f"worker is gone: {e}", e.errno) from e
 
@@ -145,20 +151,22 @@ class Worker:
         with contextlib.suppress(OSError):
             self._control.send(b"stop")
 
-    def receive(self) -> dict[str, Any]:
+    def receive(self) -> Reply:
         """The next reply.
 
         Raises:
             WorkerError: the worker has gone, or says nothing in time.
         """
+        return messages.decode(self._message())
+
+    def _message(self) -> bytes:
         try:
-            message = self._control.recv(1 << 16)
+            message = self._control.recv(1 << 15)
         except OSError as e:
             raise WorkerError(f"no answer from the worker: {e}", e.errno) from e
         if not message:
             raise WorkerError("worker died")
-        answer: dict[str, Any] = json.loads(message)
-        return answer
+        return message
 
     def close(self) -> None:
         """Let the zygote end by itself, and wait for it."""

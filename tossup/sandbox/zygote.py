@@ -19,6 +19,7 @@ It runs by `python -s -P -S -c ...` and imports its siblings without `tossup/__i
 
 from __future__ import annotations
 
+import array
 import contextlib
 import errno
 import gc
@@ -35,18 +36,33 @@ import sys
 import types
 from typing import Any
 
-from tossup.sandbox import kernel, landlock, namespaces, seccomp
-from tossup.sandbox.child import RUNNING, Jail, Job, become_program, limit_all_runs, prepare_streams
+from tossup.sandbox import kernel, landlock, messages, namespaces, seccomp
+from tossup.sandbox.child import (
+    MOST_DESCRIPTORS,
+    RUNNING,
+    Jail,
+    Job,
+    Limits,
+    become_program,
+    limit_all_runs,
+    limits_of,
+    prepare_main,
+    prepare_streams,
+)
+from tossup.sandbox.rehearsal import fill_gaps, rehearse
 from tossup.sandbox.watch import Watch
 
 LOW_DESCRIPTORS = 8
 """Kept busy, so that what the host sends never lies where a child puts its pipes (0 to 5)."""
 COMMON = """
-    abc array atexit base64 bisect cmath collections collections.abc contextlib copy csv dataclasses datetime decimal
-    enum fractions functools hashlib heapq inspect io itertools json math numbers operator os queue random re
-    statistics string struct sys textwrap threading time traceback types typing unicodedata warnings
+    abc array atexit bisect collections collections.abc contextlib copy dataclasses datetime decimal enum fractions
+    functools heapq inspect io itertools json math numbers operator os random re string struct sys threading time
+    traceback types typing warnings
 """
-"""Imported before any fork: what programs import all the time costs 1 to 5 ms each when it is imported cold."""
+"""Imported before any fork: what programs import all the time costs 1 to 15 ms each when it is imported cold. What they
+
+import rarely is left out, as every run pays for each page and each mapped file that the zygote holds.
+"""
 
 
 def main(control_fd: int, config_fd: int) -> None:
@@ -75,7 +91,11 @@ def main(control_fd: int, config_fd: int) -> None:
 
 
 def forget_inheritance() -> None:
-    """Undo what exec hands on from the host: ignored and blocked signals, the umask, and who goes first for want of memory."""
+    """Undo what exec hands on from the host: ignored and blocked signals, the umask, and who goes first for want of memory;
+
+    and what was meant for the start of this interpreter only.
+    """
+    del os.environ["LD_BIND_NOW"]
     for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP, signal.SIGPIPE, signal.SIGXFSZ}:
         if signal.getsignal(number) is signal.SIG_IGN:  # an ignored SIGCHLD would take away how runs ended
             signal.signal(number, signal.SIG_DFL)
@@ -125,13 +145,24 @@ class Zygote:
         if backend == "chroot":
             chroot.enter_empty_root()
         rules = self._landlock(config) if backend in ("namespaces", "landlock") else None
-        program = seccomp.compile_filter() if backend != "none" else None
-        self._jail = Jail(in_namespaces, rules, program, parent=0 if in_namespaces else os.getpid())
-        self.layers = [name for name, on in (("landlock", rules is not None), ("seccomp", program is not None)) if on]
-        limit_all_runs()
-        prepare_streams()
+        filtered = backend != "none"
+        self._jail = Jail(in_namespaces, rules, seccomp.own_part(in_namespaces) if filtered else None)
+        self.layers = [name for name, on in (("landlock", rules is not None), ("seccomp", filtered)) if on]
         self._stage = mmap.mmap(-1, mmap.PAGESIZE)
+        self._last: tuple[bytes, Job, Limits] | None = None
+        self._prepare_runs(filtered)
+
+    def _prepare_runs(self, filtered: bool) -> None:
+        """Once, what every run would have to do or make, or copy because something else lies on the same page."""
+        limit_all_runs()
+        rehearse(self._jail)
+        prepare_streams()
+        prepare_main()
+        kernel.no_new_privileges()
+        if filtered:
+            kernel.load_seccomp(seccomp.compile_filter(part="inherited"))
         gc.collect()
+        self._gaps = fill_gaps()
         gc.freeze()
         gc.disable()
 
@@ -146,7 +177,6 @@ class Zygote:
             exec(compile(source, f"{name}.py", "exec", dont_inherit=True), module.__dict__)
         for name in [name for name in sys.modules if name.split(".")[0] == "tossup"]:
             del sys.modules[name]
-        sys.argv, sys.orig_argv = ["main.py"], []
         for define in (site.setquit, site.setcopyright, site.sethelper):  # exit() and the like, which -S leaves out
             define()
 
@@ -165,20 +195,28 @@ class Zygote:
         poll = select.poll()
         poll.register(self._control, select.POLLIN)
         poll.register(self._host, select.POLLIN)
+        room = socket.CMSG_LEN(4 * MOST_DESCRIPTORS)
         while True:
             if any(fd == self._host for fd, _ in poll.poll()):
                 return
-            message, fds, _, _ = socket.recv_fds(self._control, 1 << 16, 16)
+            message, ancillary, _, _ = self._control.recvmsg(1 << 16, room)
             if not message:
                 return
             if message != b"stop":  # else: it came too late for the run that it meant
-                self._control.send(json.dumps(self._run(json.loads(message), fds)).encode())
+                fds = array.array("i", ancillary[0][2]).tolist() if ancillary else []
+                self._control.send(self._run(message, fds))
 
-    def _run(self, request: dict[str, Any], fds: list[int]) -> dict[str, Any]:
-        wall_seconds = request.pop("wall_seconds")
-        layout = tuple(fds[i] if i >= 0 else -1 for i in request.pop("layout"))
-        job = Job(fds=layout, argv=tuple(request.pop("argv")), **request)
-        self._stage[:] = bytes(mmap.PAGESIZE)
+    def _read(self, request: bytes) -> tuple[Job, Limits]:
+        """The job of a request, which is often the same as the last."""
+        if self._last is None or self._last[0] != request:
+            fields = json.loads(request)
+            job = Job(tuple(fields.pop("layout")), tuple(fields.pop("argv")), **fields)
+            self._last = request, job, limits_of(job, self._pids is not None)
+        return self._last[1:]
+
+    def _run(self, request: bytes, fds: list[int]) -> bytes:
+        job, limits = self._read(request)
+        self._stage[0] = 0
         try:
             if self._pids is not None:
                 self._pids.renew()
@@ -186,13 +224,16 @@ class Zygote:
                 self._tmp.renew(job.file_bytes)
             child = os.fork()
         except OSError as e:
-            child, failure = -1, f"no run could be started: {e}"
+            child, failure = -1, f"no run could be started: {e}".encode()
         if child == 0:
-            become_program(self._jail, job, self._stage)
+            become_program(self._jail, job, fds, limits, self._stage)
         for fd in fds:
             os.close(fd)
         if child < 0:
-            return {"error": failure}
-        reply = self._watch.wait(child, job, wall_seconds)
-        message = bytes(self._stage[1:]).rstrip(b"\0").decode(errors="replace")
-        return {**reply, "started": self._stage[0] == RUNNING, "message": message}
+            return messages.encode(False, 0, "", 0.0, 0.0, 0, failure)
+        ended = self._watch.wait(child, job)
+        if self._stage[0] == RUNNING:
+            return messages.encode(True, *ended)
+        why = self._stage[1:].rstrip(b"\0")
+        self._stage[:] = bytes(mmap.PAGESIZE)
+        return messages.encode(False, *ended, b"the jail could not be closed: " + (why or b"the child died"))

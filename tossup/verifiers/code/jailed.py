@@ -2,8 +2,10 @@
 
 from tossup.verifiers.code.candidate import calls, serve
 from tossup.verifiers.code.library import install
+from tossup.verifiers.code.rehearsal import rehearse
 from tossup.verifiers.code.testing import run
 
 __all__ = ["calls", "run", "serve"]
 
 install()
+rehearse()

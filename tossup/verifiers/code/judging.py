@@ -21,14 +21,17 @@ from typing import Any
 
 from tossup.records import Ruling, TossupError, Verdict, correct, undecided, wrong
 from tossup.sandbox import Limits, Outcome, Result, Sandbox
+from tossup.sandbox.run import Program
 from tossup.verifiers.code.codec import CodecError, Json
 from tossup.verifiers.code.compare import output_difference, shown
 from tossup.verifiers.code.decode import Decoder
 from tossup.verifiers.code.library import install
 from tossup.verifiers.code.task import Bounds, Call, CallsTask, ChecksTask, StdinTask, Task
 
-JAILED = ("codec", "encode", "decode", "library", "wire", "candidate", "minipytest", "proxy", "testing")
+JAILED = ("codec", "encode", "decode", "library", "wire", "candidate", "minipytest", "proxy", "testing", "rehearsal")
 """The files that the jailed processes load, each after those that it imports."""
+ENTRIES = ("calls", "serve", "run")
+"""What of them the programs that we start call: see `jailed.py`."""
 TESTS_CPU_SECONDS = 20.0
 """CPU time for trusted test code, beyond what the program may use itself."""
 MAX_CONTAINERS, MAX_ELEMENTS = 300_000, 3_000_000
@@ -52,6 +55,7 @@ class Judge:
         self._backend, self._workers = backend, workers
         self._boxes: dict[bool, Sandbox] = {}
         self._preludes: dict[tuple[str, ...], str] = {}
+        self._programs = {name: Program(f"import code_judge; code_judge.{name}()", many=True) for name in ENTRIES}
         self._lock = Lock()
 
     def judge(self, task: Task, program: str, bounds: Bounds) -> Verdict:
@@ -77,6 +81,8 @@ class Judge:
             boxes, self._boxes = self._boxes, {}
         for box in boxes.values():
             box.close()
+        for program in self._programs.values():
+            program.close()
 
     def _box(self, *sources: str) -> Sandbox:
         numpy = any("numpy" in source for source in sources)
@@ -135,9 +141,8 @@ class Judge:
     def _first_calls(self, task: CallsTask, count: int, program: str, bounds: Bounds) -> Verdict:
         about = {"prelude": task.prelude, "solution": program, "entry": task.entry, "method": task.method}
         payload = f'{{"calls": [{", ".join(task.arguments[:count])}], {json.dumps(about)[1:]}'
-        run = "import code_judge; code_judge.calls()"
         limits = _limits(bounds, output_bytes=bounds.output_mb << 20)
-        result = self._box(program, *task.prelude).run(run, payload.encode(), limits=limits)
+        result = self._box(program, *task.prelude).run(self._programs["calls"], payload.encode(), limits=limits)
         if result.outcome is Outcome.INFRA:
             return undecided(f"sandbox: {result.reason}")
         *answers, _ = result.stdout.split(b"\n", count + 1)
@@ -174,8 +179,8 @@ class Judge:
         limits = _limits(bounds, output_bytes=1 << 16)
         spare = Bounds(bounds.cpu_seconds + TESTS_CPU_SECONDS, limits.wall, 2 * bounds.memory_mb, bounds.output_mb)
         talk = self._box(program, task.code, *task.prelude, *task.helpers).converse(
-            "import code_judge; code_judge.serve()",
-            "import code_judge; code_judge.run()",
+            self._programs["serve"],
+            self._programs["run"],
             candidate_stdin=json.dumps({"prelude": task.prelude, "solution": program}).encode(),
             tests_stdin=json.dumps(tests).encode(),
             candidate_limits=limits,
