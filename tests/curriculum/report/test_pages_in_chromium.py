@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,6 +17,7 @@ from tossup.curriculum.gate import fates
 from tossup.curriculum.ledger import Ledger
 from tossup.curriculum.pool import Pool
 from tossup.curriculum.report import lab
+from tossup.curriculum.report.browser import advantages
 from tossup.curriculum.report.page import save
 from tossup.records import Group, Problem, correct, wrong
 
@@ -49,7 +51,7 @@ def opened(
 ) -> Iterator[Page]:
     """The page when its charts are drawn. Fails on a console message, an uncaught error or a request to anywhere."""
     context = browser.new_context(viewport={"width": size[0], "height": size[1]}, color_scheme=scheme)
-    context.set_default_timeout(20_000)
+    context.set_default_timeout(60_000)
     page = context.new_page()
     trouble: list[str] = []
     page.on("console", lambda message: trouble.append(f"console: {message.text}"))
@@ -68,7 +70,10 @@ def opened(
 @pytest.fixture(scope="module")
 def run_page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("run")
-    report.write(write_run(folder / "r", STEPS), folder / "report.html")
+    run = write_run(folder / "r", STEPS)
+    watched = {"parked_easy": [], "parked_hard": ["c"], "unjudged": ["e"], "stuck": ["a"]}
+    (run / "watched.json").write_text(json.dumps(watched), encoding="utf-8")
+    report.write(run, folder / "report.html")
     return folder / "report.html"
 
 
@@ -390,3 +395,55 @@ def test_reward_alone_beside_reward_minus_mean(browser: Browser, lab_page: Path)
         page.get_by_role("button", name="All right").click()
         assert page.evaluate(values, "reward") == [[1, "up"]] * 4
         assert page.evaluate(values, "centred") == [[0, "none"]] * 4
+
+
+def test_an_undecided_answer_is_left_out_of_mean_and_std_as_the_engine_does(browser: Browser, lab_page: Path) -> None:
+    with opened(browser, lab_page) as page:
+        stamp = page.locator("#answers .stamp").first
+        stamp.press("Enter")
+        expect(stamp).to_have_text("WRONG")
+        expect(stamp).to_have_attribute("aria-label", "Answer 1 is wrong; press for undecided")
+        stamp.press("Enter")
+        expect(stamp).to_have_text("UNDECIDED")
+        mean, std, pushed = advantages([None, 0.0, 0.0, 1.0], divide=True)
+        assert mean is not None
+        assert std is not None
+        assert [page.inner_text(f"#{name}") for name in ("mean", "std")] == [f"{mean:.3f}", f"{std:.3f}"]
+        expect(page.locator("#mean-how")).to_have_text("1 right of 3 decided")
+        words = [f"{'▲' if a > 0 else '▼'} A = {'+' if a > 0 else '−'}{abs(a):.2f}" for a in pushed if a is not None]
+        assert pushes(page) == ["left out", *words]
+        expect(page.locator("#banner")).to_contain_text("The undecided answer is left out")
+        expect(page.locator("#readout")).to_contain_text("of groups of 3 teach nothing at p = 0.33")
+        values = "tossup.views.centred.data('answers').map((row) => row.value)"
+        assert page.evaluate(values)[0] is None
+        assert {"1", "2", "3", "4", "?"} <= {*page.locator("[data-chart=centred] svg text").all_text_contents()}
+        stamp.press("Enter")
+        expect(stamp).to_have_text("RIGHT")
+
+
+@pytest.mark.parametrize(("size", "says"), [(2, "Only one answer is decided"), (3, "All 2 decided answers are wrong")])
+def test_a_group_that_is_degenerate_for_want_of_verdicts_says_so(
+    browser: Browser, lab_page: Path, size: int, says: str
+) -> None:
+    with opened(browser, lab_page) as page:
+        page.fill("#size", str(size))
+        page.get_by_role("button", name="All right").click()
+        first, *others = page.locator("#answers .stamp").all()
+        first.click()
+        first.click()
+        for stamp in others:
+            stamp.click()
+        expect(page.locator("#banner.degenerate")).to_contain_text(says)
+        assert pushes(page) == (["left out"] * 2 if size == 2 else ["left out", "A = 0.00", "A = 0.00"])
+
+
+def test_the_problems_set_aside_are_listed_and_lead_to_their_groups(browser: Browser, run_page: Path) -> None:
+    with opened(browser, run_page) as page:
+        page.get_by_role("link", name="Set aside").press("Enter")
+        section = page.locator("#set-aside")
+        assert section.locator("h3").all_inner_texts() == ["Parked as too hard: 1", "Stuck: 1", "Parked as unjudged: 1"]
+        hard = section.locator("tbody tr").first
+        expect(hard.locator("td").nth(1)).to_have_text("7")
+        expect(hard.locator(".visits")).to_have_text("0 0 of 4")
+        hard.locator("a").press("Enter")
+        expect(page.locator("#browser h3")).to_have_text("c")

@@ -138,7 +138,7 @@ def arms_over_time(table: pl.DataFrame, time: str) -> Spec:
     """The wasted share of the curriculum's groups and of the uniform ones; `table` as from `folds.arms`."""
     names = [name for name in ("uniform", "curriculum") if name in set(table["arm"])]
     base = alt.Chart(table).encode(
-        x=alt.X("middle:Q", title=time, scale=alt.Scale(zero=False), axis=alt.Axis(tickMinStep=1)),
+        x=alt.X("middle:Q", title=time, scale=alt.Scale(zero=False, nice=False), axis=alt.Axis(tickMinStep=1)),
         color=alt.Color(
             "arm:N",
             scale=alt.Scale(domain=names, range=[{"uniform": QUIET, "curriculum": ACCENT}[n] for n in names]),
@@ -157,18 +157,23 @@ def arms_over_time(table: pl.DataFrame, time: str) -> Spec:
 
 
 def group_bars(title: str) -> Spec:
-    """One bar an answer of the lab's group, over the named data set `answers` (answer, value, push), which the page fills."""
+    """One bar an answer of the lab's group, over the named data set `answers` (answer, value, push), which the page fills.
+
+    An undecided answer has no value: it keeps its place, with a question mark for a bar.
+    """
     base = alt.Chart(alt.NamedData("answers"))
     zero = alt.Chart(pl.DataFrame({"at": [0]})).mark_rule(color=QUIET).encode(y=alt.Y("at:Q", title=None))
-    bars = base.mark_bar().encode(
-        x=alt.X("answer:O", title="answer", axis=alt.Axis(labelAngle=0, labelOverlap=True)),
+    x = alt.X("answer:O", title="answer", axis=alt.Axis(labelAngle=0, labelOverlap=True))
+    bars = base.mark_bar(invalid="show").encode(
+        x=x,
         y=alt.Y("value:Q", title=title, stack=None, scale=alt.Scale(domain=[-1, 1]), axis=alt.Axis(tickCount=5)),
         color=alt.Color(
             "push:N", scale=alt.Scale(domain=["up", "down", "none"], range=[RIGHT, WRONG, QUIET]), legend=None
         ),
         tooltip=["answer:O", alt.Tooltip("value:Q", format="+.3f"), alt.Tooltip("push:N", title="pushed")],
     )
-    return _spec(zero + bars)
+    unknown = base.transform_filter("datum.value === null").mark_text(text="?", dy=-10, fontSize=15, color=QUIET)
+    return _spec(zero + bars + unknown.encode(x=x, y=alt.YDatum(0)))
 
 
 def uniform_chance(pool: list[dict[str, float]]) -> Spec:

@@ -11,7 +11,7 @@ import polars as pl
 from tossup.curriculum import ledger
 from tossup.curriculum.audit import LEVEL, SetAudit, audit_set
 from tossup.curriculum.cells import fold
-from tossup.curriculum.report import browser, charts, folds, page, reasons
+from tossup.curriculum.report import browser, charts, curated, folds, page, reasons, watched
 from tossup.curriculum.report.show import count, percent
 from tossup.curriculum.report.source import Source
 from tossup.curriculum.rollouts import read_rollouts
@@ -24,7 +24,7 @@ TABLE_SIZES = (4, 8, 16)
 DATASETS = 60
 """Data sets in the table; each costs a fit."""
 
-MOVED, SUSPECTS = 24, 20
+MOVED, SUSPECTS, SET_ASIDE = 24, 20, 12
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,18 +50,23 @@ def html(source: Source) -> str:
     has_text = bool(texts.select(pl.len()).collect().item())
     first, last = int(table["step"][0]), int(table["step"][-1])
     time = "step" if source.kind == "train" else "batch" if source.kind == "curate" else "step"
-    rates = folds.then_and_now(table, _before(source))
+    visits = folds.of_problems(table) if source.kind == "curate" else table
+    rates = folds.then_and_now(visits, _before(source))
     arms = folds.arms(table)
     bars = folds.tokens_by_fate(rows, first, folds.width_of_bars(first, last, folds.BARS))
     waste = expected_waste(source, table)
     by_dataset = folds.datasets(table)
-    moved = folds.moved(table, MOVED)
+    moved = folds.moved(visits, MOVED)
     found = reasons.suspects(rows, texts, table, 10 * SUSPECTS) if has_text else None
     suspects = None if found is None else found.filter(pl.col("score") > 0).head(SUSPECTS)
+    set_aside = None if source.watched is None else watched.lists(source.watched, table, SET_ASIDE)
     listed = [moved] if suspects is None else [moved, suspects]
     linked = [key for frame in listed for key in frame.select("step", "group").iter_rows()]
+    linked += [(row["step"], row["group"]) for one in set_aside or () for row in one.rows]
     chosen = browser.choose(table, linked)
-    prompts = source.prompts([*chosen["problem"]])
+    left_out = curated.left_out(source)
+    listed_ids = [row["id"] for row in left_out.rows] if left_out is not None else []
+    prompts = source.prompts([*chosen["problem"], *listed_ids])
     curves = {"all groups of this run": waste.overall.expected}
     if waste.uniform is not None:
         curves = {"drawn uniformly": waste.uniform.expected} | curves
@@ -90,8 +95,10 @@ def html(source: Source) -> str:
         totals=arm_totals(table),
         fates=_fate_totals(bars),
         datasets=by_dataset.to_dicts(),
+        left_out=left_out,
         moved=moved.to_dicts(),
         suspects=None if suspects is None else suspects.to_dicts(),
+        set_aside=set_aside,
         unclear=0 if found is None else found.filter(pl.col("score") <= 0).height,
         reasons=kinds.head(reasons.REASONS).to_dicts(),
         other_reasons=int(kinds["answers"][reasons.REASONS :].sum()),

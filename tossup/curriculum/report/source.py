@@ -39,6 +39,8 @@ class Source:
     pool: pl.DataFrame | None
     before: pl.DataFrame | None
     notes: tuple[str, ...]
+    watched: Mapping[str, Any] | None
+    """The problems that the curriculum set aside, by list; None while a run goes on, and where nothing is set aside."""
 
     @property
     def name(self) -> str:
@@ -74,12 +76,13 @@ def locate(run: Path, pool: Path | None = None) -> Source:
     config = _toml(root / "config.toml")
     summary = _json(root / "summary.json")
     kind: Kind = "ledger" if root == parts else "curate" if "samples" in config else "train"
+    watched = _json(root / "watched.json") if (root / "watched.json").is_file() else None
     notes: list[str] = []
     if pool is not None:
-        return Source(root, parts, kind, config, summary, _columns(pool), None, ())
+        return Source(root, parts, kind, config, summary, _columns(pool), None, (), watched)
     read = _pools(root, config, notes)
     frame = pl.concat(read.values()).unique("id", keep="first", maintain_order=True) if read else None
-    return Source(root, parts, kind, config, summary, frame, read.get(_named(config)), tuple(notes))
+    return Source(root, parts, kind, config, summary, frame, read.get(_named(config)), tuple(notes), watched)
 
 
 def default_page(run: Path) -> Path:

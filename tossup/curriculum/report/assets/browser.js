@@ -57,7 +57,7 @@
         (words === "" || holds(g.problem) || holds(g.prompt) || g.answers.some((a) => holds(a.text))),
     );
     list.replaceChildren(...shown.map((g) => items.get(g)));
-    show(shown.includes(open) ? open : (shown[0] ?? null));
+    show(shown.includes(open) ? open : (shown.find((g) => g.kind === "mixed") ?? shown[0] ?? null));
   }
 
   function move(by) {

@@ -6,7 +6,7 @@
   const at = (id) => document.getElementById(id);
   const MOST_DIGITS = 300;
 
-  // An answer that was stamped by hand has `hand`, true or false; else the check decides.
+  // An answer that was stamped by hand has `hand`, one of STAMPS, and `was`, its stamp before; else the check decides.
   const state = { answers: [], size: 0, p: 0.5, g: 4 };
 
   // ---- the check: numbers exactly, as fractions of big integers; other text letter by letter
@@ -40,6 +40,13 @@
     return { right: equal, why: equal ? "the same number as the key" : "another number than the key" };
   }
 
+  // ---- stamps: right, wrong, or undecided, which is no reward at all. Pressed, a stamp turns to the opposite, then to
+  // undecided, then back.
+
+  const OPPOSITE = { right: "wrong", wrong: "right" };
+  const STAMPS = { right: ["RIGHT", "correct"], wrong: ["WRONG", "wrong"], undecided: ["UNDECIDED", "undecided"] };
+  const REWARDS = { right: 1, wrong: 0, undecided: null };
+
   // ---- the cards of the answers, made once and then only written to
 
   const cards = [];
@@ -61,7 +68,8 @@
       cards[(i + 1) % state.size].input.focus();
     });
     stamp.addEventListener("click", () => {
-      state.answers[i].hand = !judged(i).right;
+      state.answers[i].was ??= judged(i).ruling;
+      state.answers[i].hand = next(i);
       changed();
     });
     return { item, input, stamp, push, why };
@@ -69,7 +77,16 @@
 
   function judged(i) {
     const { text, hand } = state.answers[i];
-    return hand === null ? check(text, at("key").value) : { right: hand, why: "stamped by hand" };
+    if (hand === "undecided") return { ruling: hand, why: "the checker could not say: left out of mean and std" };
+    if (hand !== null) return { ruling: hand, why: "stamped by hand" };
+    const { right, why } = check(text, at("key").value);
+    return { ruling: right ? "right" : "wrong", why };
+  }
+
+  function next(i) {
+    const { ruling } = judged(i);
+    const was = state.answers[i].was ?? ruling;
+    return ruling === was ? (OPPOSITE[was] ?? "right") : ruling === "undecided" ? was : "undecided";
   }
 
   function resize(size) {
@@ -85,25 +102,35 @@
 
   function score() {
     const verdicts = Array.from({ length: state.size }, (_, i) => judged(i));
-    const rewards = verdicts.map((v) => (v.right ? 1 : 0));
-    const right = rewards.reduce((sum, r) => sum + r, 0);
-    const degenerate = right === 0 || right === state.size; // of the rewards themselves, never of the std
-    const mean = right / state.size;
-    const std = degenerate ? 0 : Math.sqrt(mean * (1 - mean));
+    const rewards = verdicts.map((v) => REWARDS[v.ruling]);
+    const decided = rewards.filter((r) => r !== null);
+    const right = decided.filter((r) => r === 1).length;
+    const n = decided.length;
+    const degenerate = n < 2 || right === 0 || right === n; // of the rewards themselves, never of the std
+    const mean = n ? right / n : null;
+    const std = n < 2 ? null : degenerate ? 0 : Math.sqrt(mean * (1 - mean));
     const scale = at("divide").checked && !degenerate ? std : 1;
-    return { verdicts, rewards, right, degenerate, mean, std, advantages: rewards.map((r) => (r - mean) / scale) };
+    const centred = rewards.map((r) => (r === null || n < 2 ? null : r - mean));
+    return { verdicts, rewards, n, right, degenerate, mean, std, centred, advantages: centred.map((c) => (c === null ? null : c / scale)) };
   }
 
   function banner(s) {
-    const n = state.size;
+    const n = s.n;
+    const out = state.size - n;
+    const spent = `${state.size} answers were generated for nothing`;
+    if (n < 2) {
+      return ["Degenerate: this group teaches nothing.", `${n ? "Only one answer is" : "No answer is"} decided, so there is nothing to compare: no answer is pushed, and ${spent}. Undecided says nothing of the answer, so it is not counted as wrong.`];
+    }
+    const rest = out ? ` ${out === 1 ? "The undecided answer is" : `The ${out} undecided answers are`} left out of mean and std, and not trained on.` : "";
     if (!s.degenerate) {
       const up = s.right === 1 ? "1 right answer beats" : `${s.right} right answers beat`;
       const down = n - s.right === 1 ? "1 wrong one falls short" : `${n - s.right} wrong ones fall short`;
-      return ["This group teaches.", `Par is ${s.mean.toFixed(3)}: ${up} it and are pushed up, ${down} and are pushed down. The pushes add up to zero.`];
+      return ["This group teaches.", `Par is ${s.mean.toFixed(3)}: ${up} it and are pushed up, ${down} and are pushed down. The pushes add up to zero.${rest}`];
     }
+    const all = out ? `All ${n} decided answers are` : `All ${n} answers are`;
     return s.right
-      ? ["Degenerate: this group teaches nothing.", `All ${n} answers are right, so the mean is 1 and each sits exactly on par: every advantage is 0, and ${n} answers were generated for nothing. The problem is too easy for this policy.`]
-      : ["Degenerate: this group teaches nothing.", `All ${n} answers are wrong, so the mean is 0 and each sits exactly on par: every advantage is 0, and ${n} answers were generated for nothing. The problem is too hard for this policy, or its key is wrong.`];
+      ? ["Degenerate: this group teaches nothing.", `${all} right, so the mean is 1 and each sits exactly on par: every advantage is 0, and ${spent}. The problem is too easy for this policy.`]
+      : ["Degenerate: this group teaches nothing.", `${all} wrong, so the mean is 0 and each sits exactly on par: every advantage is 0, and ${spent}. The problem is too hard for this policy, or its key is wrong.`];
   }
 
   const pushOf = (value) => (value > 0 ? "up" : value < 0 ? "down" : "none");
@@ -112,25 +139,25 @@
     const s = score();
     s.verdicts.forEach((verdict, i) => {
       const { item, input, stamp, push, why } = cards[i];
-      const word = verdict.right ? "RIGHT" : "WRONG";
+      const [word, colour] = STAMPS[verdict.ruling];
       const kind = pushOf(s.advantages[i]);
       item.className = `answer ${kind}`;
       if (input.value !== state.answers[i].text) input.value = state.answers[i].text;
-      stamp.className = `stamp ${verdict.right ? "correct" : "wrong"}`;
+      stamp.className = `stamp ${colour}`;
       stamp.textContent = word;
-      stamp.setAttribute("aria-label", `Answer ${i + 1} is ${word.toLowerCase()}; press to turn`);
+      stamp.setAttribute("aria-label", `Answer ${i + 1} is ${word.toLowerCase()}; press for ${next(i)}`);
       push.className = `push ${kind}`;
-      push.textContent = `${{ up: "▲ ", down: "▼ ", none: "" }[kind]}A = ${signed(s.advantages[i])}`;
-      why.textContent = `reward ${s.rewards[i]}: ${verdict.why}`;
+      push.textContent = s.advantages[i] === null ? "left out" : `${{ up: "▲ ", down: "▼ ", none: "" }[kind]}A = ${signed(s.advantages[i])}`;
+      why.textContent = `${s.rewards[i] === null ? "no reward" : `reward ${s.rewards[i]}`}: ${verdict.why}`;
     });
     const [title, text] = banner(s);
     at("banner").className = s.degenerate ? "banner degenerate" : "banner";
     if (at("banner").textContent !== title + text) at("banner").replaceChildren(make("b", {}, title), text);
     const ups = s.advantages.filter((a) => a > 0);
     const downs = s.advantages.filter((a) => a < 0);
-    at("mean").textContent = s.mean.toFixed(3);
-    at("mean-how").textContent = `${s.right} right of ${state.size}`;
-    at("std").textContent = s.std.toFixed(3);
+    at("mean").textContent = s.mean === null ? "–" : s.mean.toFixed(3);
+    at("mean-how").textContent = s.n === state.size ? `${s.right} right of ${s.n}` : `${s.right} right of ${s.n} decided`;
+    at("std").textContent = s.std === null ? "–" : s.std.toFixed(3);
     at("ups").textContent = ups.length;
     at("ups-by").textContent = ups.length ? `by ${signed(ups[0], 3)} each` : "no answer";
     at("downs").textContent = downs.length;
@@ -139,10 +166,10 @@
       ? "Pushes every right answer up by 1 and nothing down, however easy the problem is: the push is the same whether par is 0.05 or 0.95."
       : "Every reward is 0: no push at all.";
     at("centred-says").textContent = s.degenerate
-      ? "Every answer is exactly on par: no push at all, which is why such a group is left out of the update."
-      : `Compares with the group itself: right answers by ${signed(1 - s.mean, 3)}, wrong ones by ${signed(-s.mean, 3)}. ${2 * s.right === state.size ? "Both kinds are as many, so both are pushed as hard" : "The rarer kind is pushed harder"}; the sum is zero.`;
+      ? `${s.n < 2 ? "There is nothing to compare" : "Every answer is exactly on par"}: no push at all, which is why such a group is left out of the update.`
+      : `Compares with the group itself: right answers by ${signed(1 - s.mean, 3)}, wrong ones by ${signed(-s.mean, 3)}. ${2 * s.right === s.n ? "Both kinds are as many, so both are pushed as hard" : "The rarer kind is pushed harder"}; the sum is zero.`;
     bars("reward", s.rewards, (value) => pushOf(value));
-    bars("centred", s.rewards.map((r) => r - s.mean), (value) => pushOf(value));
+    bars("centred", s.centred, (value) => pushOf(value));
   }
 
   function bars(name, values, push) {
@@ -192,11 +219,12 @@
 
   function changed() {
     update();
-    place(score().mean, state.size);
+    const s = score();
+    if (s.n > 1) place(s.mean, s.n);
   }
 
   function stampAll(right) {
-    for (let i = 0; i < state.size; i++) state.answers[i].hand = right(i);
+    for (let i = 0; i < state.size; i++) Object.assign(state.answers[i], { hand: right(i) ? "right" : "wrong", was: null });
     update();
   }
 
