@@ -177,8 +177,18 @@ def test_trl_rewards_go_by_the_function_that_speaks_of_the_outcome(tmp_path: Pat
 @pytest.mark.parametrize(
     ("rows", "mapping", "message"),
     [
-        ([{"text": "q", "reward": 1}], {}, "cannot tell which column names the problem; it has text, reward"),
-        ([{"id": "q", "text": "x"}], {}, "no reward column; it has id, text"),
+        (
+            [{"text": "q", "reward": 1}],
+            {},
+            "names the problem.*found reward = reward; it has text, reward; name it with",
+        ),
+        (
+            [{"id": "q", "text": "x"}],
+            {},
+            "no reward column; found problem = id; it has id, text; name it with --map reward",
+        ),
+        ([{"id": "q", "reward": {"a": 1}}], {}, r"it has id, reward \(reward.a\); .*--map reward=COLUMN.*COLUMN.FIELD"),
+        ([{"id": "q", "m": {"a": 1}}], {"reward": "m"}, "'m' holds Struct.*, which is no reward"),
         ([{"id": "q", "reward": 1}], {"reward": "score"}, "no column 'score' to map to reward"),
         ([{"id": "q", "reward": 1}], {"key": "id"}, "rollouts have no 'key'"),
         ([{"id": "q", "reward": None}], {"reward": "reward"}, "no decided rollout"),
@@ -194,7 +204,7 @@ def test_what_cannot_be_read_is_named(
 def test_sources_that_are_none(tmp_path: Path) -> None:
     with pytest.raises(TossupError, match="no such file or folder"):
         read_rollouts([tmp_path / "x.jsonl"])
-    with pytest.raises(TossupError, match="neither a ledger nor a run"):
+    with pytest.raises(TossupError, match=r"no rollouts in it: neither the parts of a ledger nor a \.parquet"):
         read_rollouts([tmp_path])
     with pytest.raises(TossupError, match="no rollouts given"):
         read_rollouts([])

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import rich_click as click
 
-from tossup.cli.console import console, json_option, print_json
+from tossup.cli.console import console, json_option, print_json, say
 
 
 @click.command()
@@ -20,7 +20,12 @@ from tossup.cli.console import console, json_option, print_json
 )
 @click.option("--by", multiple=True, metavar="COLUMN", help="Report by this column; repeat for several. [dataset]")
 @click.option(
-    "--map", "mapping", multiple=True, metavar="ROLE=COLUMN", help="Name the column of a role, e.g. problem=uid."
+    "--map",
+    "mapping",
+    multiple=True,
+    metavar="ROLE=COLUMN",
+    help="Name the column of a role: reward, problem, dataset, policy, group, step or tokens; an empty COLUMN means that "
+    "there is none, and a dot leads into a struct: reward=metrics.correct.",
 )
 @click.option("--correct-if", metavar="RULE", help="What counts as right, e.g. '>= 1' (the default) or '== pass'.")
 @click.option(
@@ -37,6 +42,7 @@ from tossup.cli.console import console, json_option, print_json
 @click.option(
     "--max-visits", default=8.0, show_default=True, type=click.FloatRange(min=0), help="For --plan: per problem."
 )
+@click.option("--html", "page", type=click.Path(path_type=Path), metavar="PAGE.html", help="Also write it as one page.")
 @json_option
 def command(
     sources: tuple[Path, ...],
@@ -50,6 +56,7 @@ def command(
     keep: str,
     answer_tokens: float | None,
     max_visits: float,
+    page: Path | None,
     as_json: bool,
 ) -> None:
     """Report how many groups of G answers would teach nothing, per dataset, with 90 % intervals.
@@ -60,8 +67,8 @@ def command(
     \b
     tossup audit rollouts.jsonl --group-size 4,8,16,32
     tossup audit runs/2026-01-02/ --by dataset --by drawn_by
-    tossup audit completions/*.parquet --map reward=accuracy_reward --correct-if '>= 1' --json
-    tossup audit pool.parquet --plan --budget 50M --group-size 4..32 --keep auto
+    tossup audit out/*.parquet --map reward=accuracy --correct-if '>= 1' --json
+    tossup audit pool.parquet --plan --budget 50M --group-size 4..32
     """
     from tossup.cli import audit_output, audit_plan
     from tossup.curriculum import criterion, history, planner
@@ -81,7 +88,11 @@ def command(
             if plan
             else None
         )
-    remarks = audit_output.remarks(sets, overall, str(rule))
+    remarks = audit_output.remarks(rollouts, sets, overall, str(rule))
+    if page is not None:
+        from tossup.curriculum.report.audit_page import write as write_page
+
+        write_page(rollouts, sets, overall, page, rule=str(rule), remarks=remarks)
     if as_json:
         value = audit_output.as_dict(sets, overall, sizes, str(rule), remarks, past)
         print_json(value if options is None else {**value, "plan": audit_plan.as_dict(options, tokens)})
@@ -90,7 +101,9 @@ def command(
         if options is not None:
             audit_plan.show(options, tokens, max_visits)
         for remark in remarks:
-            console.print(f"note: {remark}", soft_wrap=True)
+            say(f"note: {remark}")
+        if page is not None:
+            say(f"wrote {page}")
 
 
 def parse_sizes(text: str) -> list[int]:

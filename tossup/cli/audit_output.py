@@ -13,6 +13,7 @@ from rich.table import Table
 from tossup.cli.console import out
 from tossup.curriculum.audit import KINDS, LEVEL, Expected, SetAudit, Share
 from tossup.curriculum.history import Persistence, Window
+from tossup.curriculum.rollouts import Rollouts
 
 WIDTH = 132
 """Columns of a table that goes to a file or a pipe, where there is no terminal to fit."""
@@ -28,9 +29,21 @@ def name_of(labels: dict[str, str]) -> str:
     return "|".join(labels.values()) if labels else "all"
 
 
-def remarks(sets: Sequence[SetAudit], overall: SetAudit, rule: str) -> list[str]:
+def read_as(rollouts: Rollouts) -> dict[str, list[str]]:
+    """The sources by what their columns were taken for."""
+    found: dict[str, list[str]] = {}
+    for source, layout in rollouts.read:
+        found.setdefault(str(layout), []).append(source)
+    return found
+
+
+def remarks(rollouts: Rollouts, sets: Sequence[SetAudit], overall: SetAudit, rule: str) -> list[str]:
     """What a reader must know before believing the figures."""
-    notes = []
+    notes = [
+        f"read {paths[0]}{f' and {len(paths) - 1} more' if len(paths) > 1 else ''} as {columns}"
+        for columns, paths in read_as(rollouts).items()
+    ]
+    notes += [f"left out {refused}" for refused in rollouts.left_out]
     if overall.odd_rewards:
         share = overall.odd_rewards / overall.rollouts
         notes.append(

@@ -14,19 +14,28 @@ ROLES: dict[str, tuple[str, ...]] = {
     "reward": ("correct", "is_correct", "acc", "exact_match", "passed", "reward", "rewards", "score", "scores"),
     "problem": (
         *("ids", "problem", "problem_id", "id", "task_id", "question_id", "unique_id", "example_id", "doc_id"),
-        *("prompt_id", "uid", "prompt", "question", "input", "idx", "index"),
+        *("prompt_id", "prompt", "question", "input", "uid", "idx", "index"),
     ),
-    "dataset": ("dataset", "data_source", "task", "env_id", "environment"),
+    "dataset": ("dataset", "data_source", "task", "env_id", "env_name", "environment"),
     "policy": ("policy", "model", "filter"),
     "group": ("group", "group_id", "group_index"),
     "step": ("step", "global_step", "iteration"),
-    "tokens": ("response_tokens", "completion_tokens", "response_length", "completion_length", "num_tokens"),
+    "tokens": (
+        *("response_tokens", "completion_tokens", "response_length", "completion_length", "num_tokens"),
+        *("token_usage.output_tokens", "usage.completion_tokens", "usage.output_tokens"),
+    ),
 }
 """What a column can be and the names it goes by, the likeliest first. lm-evaluation-harness scores each answer once a
-`filter`, so that the filters are told apart as policies are."""
+`filter`, so that the filters are told apart as policies are. verl's `uid` is another for each answer, so it comes last."""
 
 MEAN_TOKENS = ("mean_tokens_correct", "mean_tokens_wrong")
 """The columns of a counted pool that hold the mean length of right and of wrong answers."""
+
+OUTCOME = "correct|acc|exact|pass|verify|solved|success"
+"""What a column about the outcome has in its name."""
+
+FIELDS = 8
+"""Fields of a struct that an error lists."""
 
 COUNT_LIST = re.compile(r"correct_of_(\d+)$")
 
@@ -56,6 +65,11 @@ class Layout:
         """Whether the lengths of answers are known."""
         return self.tokens is not None or self.mean_tokens
 
+    def __str__(self) -> str:
+        named = {"reward": self.reward, "problem": "+".join(self.problem), "attempts": self.attempts}
+        named |= {role: getattr(self, role) for role in ("dataset", "policy", "group", "step", "tokens")}
+        return ", ".join(f"{role} = {column}" for role, column in named.items() if column)
+
     @property
     def grouped(self) -> bool:
         """Whether the answers that were generated as one group are known."""
@@ -72,22 +86,29 @@ def find_layout(schema: pl.Schema, mapping: Mapping[str, str], source: str) -> L
         if role not in ROLES:
             raise TossupError(f"--map {role}={column}: rollouts have no {role!r}; map one of {', '.join(ROLES)}")
         if column and column not in schema:
-            raise TossupError(f"{source}: no column {column!r} to map to {role}; it has {', '.join(schema.names())}")
+            raise TossupError(f"{source}: no column {column!r} to map to {role}; it has {listed(schema)}")
+        if column and not _fits(role, schema[column]):
+            raise TossupError(
+                f"{source}: {column!r} holds {schema[column]}, which is no {role}; it has {listed(schema)}"
+            )
     found = {role: _find(role, schema, mapping) for role in ROLES}
     counted = _counted_pool(schema, mapping)
     count_of = 0
     if counted is None and found["reward"] is None:
         found["reward"], count_of = _count_list(schema)
-    reward = counted or found["reward"] or _other_reward(schema, source)
+    reward = counted or found["reward"] or _other_reward(schema, source, found)
     matched = COUNT_LIST.search(reward)
     if matched is not None and isinstance(schema[reward], pl.List):
         count_of = int(matched.group(1))
-    problem = found["problem"]
+    problem, tokens = found["problem"], found["tokens"]
     if problem is None and not isinstance(schema[reward], pl.List):
+        found["reward"] = reward
         raise TossupError(
-            f"{source}: cannot tell which column names the problem; it has {', '.join(schema.names())}; "
-            "name it with --map problem=COLUMN"
+            f"{source}: cannot tell which column names the problem, the one that is the same for all answers to it; "
+            f"{_told(found)}it has {listed(schema)}; name it with --map problem=COLUMN"
         )
+    if tokens is not None and isinstance(schema[tokens], pl.List) and not isinstance(schema[reward], pl.List):
+        tokens = None  # the tokens themselves, not their number
     return Layout(
         reward=reward,
         problem=() if problem is None else (problem,),
@@ -95,11 +116,27 @@ def find_layout(schema: pl.Schema, mapping: Mapping[str, str], source: str) -> L
         policy=found["policy"],
         group=None if counted else found["group"],
         step=None if counted else found["step"],
-        tokens=None if counted else found["tokens"],
+        tokens=None if counted else tokens,
         count_of=count_of,
         attempts="attempts" if counted else None,
         mean_tokens=counted is not None and all(name in schema for name in MEAN_TOKENS),
     )
+
+
+def listed(schema: pl.Schema) -> str:
+    """The columns as an error shows them: a struct with the names that `--map` takes for its fields."""
+    names = []
+    for name, dtype in schema.items():
+        fields = [f"{name}.{f.name}" for f in dtype.fields] if isinstance(dtype, pl.Struct) else []
+        more = ", …" if len(fields) > FIELDS else ""
+        names.append(f"{name} ({', '.join(fields[:FIELDS])}{more})" if fields else name)
+    return ", ".join(names)
+
+
+def _told(found: Mapping[str, str | None]) -> str:
+    """What was found so far, for an error about what was not."""
+    known = ", ".join(f"{role} = {column}" for role, column in found.items() if column is not None)
+    return f"found {known}; " if known else ""
 
 
 def inner_type(dtype: pl.DataType | None) -> pl.DataType | None:
@@ -124,9 +161,10 @@ def _fits(role: str, dtype: pl.DataType) -> bool:
         inner: pl.DataType | None = dtype
         while (deeper := inner_type(inner)) is not None:
             inner = deeper
-        return inner is not None and (inner.is_numeric() or inner in (pl.Boolean, pl.String))
+        return inner is not None and (inner.is_numeric() or inner in (pl.Boolean, pl.String, pl.Null))
     if role in ("tokens", "step"):
-        return dtype.is_integer() or isinstance(dtype, pl.List)
+        numeric = dtype.is_numeric() if role == "tokens" else dtype.is_integer()
+        return numeric or isinstance(dtype, pl.List)
     return not dtype.is_nested()
 
 
@@ -145,16 +183,19 @@ def _count_list(schema: pl.Schema) -> tuple[str | None, int]:
     return None, 0
 
 
-def _other_reward(schema: pl.Schema, source: str) -> str:
+def _other_reward(schema: pl.Schema, source: str, found: Mapping[str, str | None]) -> str:
     """A reward column under a name of its own: TRL calls each by its function, such as `accuracy_reward`.
 
     Of several, the one that speaks of the outcome; shaped parts such as a format reward would hide waste.
     """
     plain = [name for name, dtype in schema.items() if dtype.is_numeric() or dtype == pl.Boolean]
-    named = [name for name in plain if re.search(r"reward|correct|accura|score|pass", name.lower())]
-    outcome = [name for name in named if re.search(r"correct|accura|exact|pass", name.lower())]
+    named = [name for name in plain if re.search(rf"reward|score|{OUTCOME}", name.lower())]
+    outcome = [name for name in named if re.search(OUTCOME, name.lower())]
     for group in (outcome, named):
         if len(group) == 1:
             return group[0]
     what = f"several columns could hold the reward ({', '.join(outcome or named)})" if named else "no reward column"
-    raise TossupError(f"{source}: {what}; it has {', '.join(schema.names())}; name it with --map reward=COLUMN")
+    raise TossupError(
+        f"{source}: {what}; {_told(found)}it has {listed(schema)}; name it with --map reward=COLUMN, and a field of a "
+        "struct as COLUMN.FIELD"
+    )

@@ -8,8 +8,9 @@ The columns are found by their names and types (see `layout`); `mapping` names t
     lists of counts      correct_of_10: [10, 0, 7]        one a problem where there is a list `ids`, else one a visit
     counted problems     attempts, correct                a pool that `curate` wrote
 
-and folders: a ledger, or a run with a ledger in it. A null reward is an undecided rollout and counts for nothing.
-Everything stays lazy, for polars' streaming engine: no row passes through Python.
+Nested records are opened first (see `foreign`). Folders are a ledger, a run with a ledger in it, or files of one of these
+shapes (see `places`). A null reward is an undecided rollout and counts for nothing. Everything stays lazy, for polars'
+streaming engine: no row passes through Python.
 """
 
 from __future__ import annotations
@@ -20,10 +21,10 @@ from pathlib import Path
 
 import polars as pl
 
-from tossup.curriculum import ledger
+from tossup.curriculum import foreign, ledger, places
 from tossup.curriculum.criterion import Criterion
-from tossup.curriculum.layout import MEAN_TOKENS, Layout, find_layout, inner_type
-from tossup.curriculum.sources import stem, suffix
+from tossup.curriculum.layout import MEAN_TOKENS, Layout, find_layout, inner_type, listed
+from tossup.curriculum.sources import suffix
 from tossup.records import TossupError
 
 SUMS = ("n", "c", "undecided", "odd")
@@ -35,6 +36,9 @@ TOKEN_SUMS = ("tokens", "tokens_right", "tokens_wrong")
 ROW, PLACE = "_row", "_place"
 """Where an answer stood before its list was unrolled."""
 
+PATH_STEP = "_step"
+"""The step that the path names."""
+
 
 @dataclass(frozen=True, slots=True)
 class Rollouts:
@@ -43,12 +47,18 @@ class Rollouts:
     Columns: the keys (categories), `problem` and, if `grouped`, `group` (64-bit hashes) and `order` (the visit or the step),
     the SUMS (32 bits, since there may be very many units), `low` and `high` (the extreme rewards) and, if `has_tokens`,
     the TOKEN_SUMS.
+
+    `rows` counts the rows of Parquet sources, which say it for nothing; those of text are not counted. `read` names what
+    was read, with its columns by role; `left_out` the files of a folder that hold no rollouts, with the reason.
     """
 
     units: pl.LazyFrame
     keys: tuple[str, ...]
     grouped: bool
     has_tokens: bool
+    rows: int
+    read: tuple[tuple[str, Layout], ...]
+    left_out: tuple[str, ...] = ()
 
 
 def read_rollouts(
@@ -64,7 +74,11 @@ def read_rollouts(
         TossupError: a source that cannot be read, or whose problem or reward column cannot be told.
     """
     keys = ("dataset", "policy", *(name for name in by if name not in ("dataset", "policy")))
-    tables = [_read(Path(source), keys, mapping or {}, criterion or Criterion()) for source in sources]
+    rule, left_out, tables = criterion or Criterion(), [], []
+    for source in map(Path, sources):
+        found, refused = _in_place(source, keys, mapping or {}, rule)
+        tables += found
+        left_out += refused
     if not tables:
         raise TossupError("no rollouts given: name files or folders")
     grouped = any(table.grouped for table in tables)
@@ -73,7 +87,15 @@ def read_rollouts(
     ends = [pl.col("low").min(), pl.col("high").max(), *([pl.col("order").min()] if grouped else [])]
     rows = pl.concat([table.units for table in tables], how="vertical")
     units = rows.group_by(*keys, "problem", *(["group"] if grouped else [])).agg(*sums, *ends)
-    return Rollouts(units, keys, grouped, has_tokens)
+    return Rollouts(
+        units,
+        keys,
+        grouped,
+        has_tokens,
+        rows=sum(table.rows for table in tables),
+        read=tuple(pair for table in tables for pair in table.read),
+        left_out=tuple(left_out),
+    )
 
 
 def collected(table: pl.LazyFrame) -> pl.DataFrame:
@@ -88,28 +110,54 @@ def collected(table: pl.LazyFrame) -> pl.DataFrame:
         raise TossupError(f"the rollouts cannot be read to their end: {str(e).splitlines()[0]}") from e
 
 
-def _read(path: Path, keys: Sequence[str], mapping: Mapping[str, str], criterion: Criterion) -> Rollouts:
+def _in_place(
+    path: Path, keys: Sequence[str], mapping: Mapping[str, str], criterion: Criterion
+) -> tuple[list[Rollouts], list[str]]:
+    """The tables of a file or of a folder, and why files of the folder are none."""
     if not path.exists():
         raise TossupError(f"{path}: no such file or folder")
-    if path.is_dir():
-        folder = path / "ledger" if ledger.is_ledger(path / "ledger") else path
-        if not ledger.is_ledger(folder):
-            raise TossupError(f"{path}: neither a ledger nor a run (no step-*.parquet in it or in its ledger folder)")
-        frame, name = ledger.scan_ledger(folder), path.name
-    else:
-        frame, name = _scan(path), stem(path)
+    if not path.is_dir():
+        return [_read(path, keys, mapping, criterion)], []
+    folder = path / "ledger" if ledger.is_ledger(path / "ledger") else path
+    if ledger.is_ledger(folder):
+        return [_table(path, ledger.scan_ledger(folder), keys, mapping, criterion)], []
+    found, refused = [], []
+    for file in places.files_of(path):
+        try:
+            found.append(_read(file, keys, mapping, criterion))
+        except TossupError as e:
+            refused.append(str(e))
+    if not found:
+        raise TossupError(f"{path}: no file of it can be read as rollouts; the first: {refused[0]}")
+    return found, refused
+
+
+def _read(path: Path, keys: Sequence[str], mapping: Mapping[str, str], criterion: Criterion) -> Rollouts:
+    return _table(path, _scan(path), keys, mapping, criterion)
+
+
+def _table(
+    path: Path, frame: pl.LazyFrame, keys: Sequence[str], mapping: Mapping[str, str], criterion: Criterion
+) -> Rollouts:
+    """One source as rows of units, not yet added up."""
+    whole = frame
     try:
-        schema = frame.collect_schema()
+        frame, schema = foreign.opened(frame, frame.collect_schema(), [*mapping.values(), *keys])
+        rows = whole.select(pl.len()).collect().item() if path.is_dir() or suffix(path) == ".parquet" else 0
     except (pl.exceptions.PolarsError, OSError) as e:
         raise TossupError(f"{path}: cannot be read ({str(e).splitlines()[0]})") from e
     layout = find_layout(schema, mapping, str(path))
     missing = [key for key in keys[2:] if key not in schema]
     if missing:
-        raise TossupError(f"{path}: no column {missing[0]!r} to report by; it has {', '.join(schema.names())}")
-    frame, layout, reward_type = _unrolled(frame, schema, layout, keys)
-    sums = _counts(layout) if layout.attempts or layout.count_of else _judged(layout, reward_type, criterion)
-    labels = [_label(getattr(layout, key, key), name if key == "dataset" else "").alias(key) for key in keys]
-    return Rollouts(frame.select(*labels, *_place(layout), *sums), tuple(keys), layout.grouped, layout.has_tokens)
+        raise TossupError(f"{path}: no column {missing[0]!r} to report by; it has {listed(schema)}")
+    if layout.step is None and layout.group is None and (step := places.step_of(path)) is not None:
+        frame, layout = frame.with_columns(pl.lit(step).alias(PATH_STEP)), replace(layout, step=PATH_STEP)
+    frame, unrolled, reward_type = _unrolled(frame, schema, layout, keys)
+    sums = _counts(unrolled) if layout.attempts or unrolled.count_of else _judged(unrolled, reward_type, criterion)
+    named = {"dataset": path.name if path.is_dir() else places.dataset_of(path)}
+    labels = [_label(getattr(unrolled, key, key), named.get(key, "")).alias(key) for key in keys]
+    units = frame.select(*labels, *_place(unrolled), *sums)
+    return Rollouts(units, tuple(keys), unrolled.grouped, layout.has_tokens, rows, ((str(path), layout),))
 
 
 def _scan(path: Path) -> pl.LazyFrame:
