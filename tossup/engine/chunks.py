@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from tossup.engine.config import MeasureConfig
+from tossup.engine.generate import Generator, open_generator
 from tossup.engine.policy import Policy, load, set_threads
 from tossup.engine.rollouts import sample_groups
 from tossup.records import Group, Problem
@@ -34,36 +36,51 @@ Execute = Callable[[Iterable[Chunk]], Iterator[tuple[Chunk, list[Group]]]]
 """Does chunks, and gives each back with its judged groups, in whatever order they are finished."""
 
 
-def do(policy: Policy, config: MeasureConfig, chunk: Chunk) -> list[Group]:
+class Measured(NamedTuple):
+    """The model to measure, ready in this process, and who samples from it."""
+
+    policy: Policy
+    generator: Generator
+
+
+def open_model(config: MeasureConfig, note: Callable[[str], None]) -> Measured:
+    """Load the model and start its generator; close that one."""
+    policy = load(config.model, config.device, config.dtype)
+    set_threads(policy, config.threads)
+    generator = open_generator(policy, config.sampling, note)
+    generator.push(policy, 0)
+    return Measured(policy, generator)
+
+
+def do(model: Measured, config: MeasureConfig, chunk: Chunk) -> list[Group]:
     """The judged groups of one chunk, in the order of its problems."""
     groups, _ = sample_groups(
-        policy,
+        model.policy,
         chunk.problems,
         config.sampling,
         group_size=chunk.samples,
         seed=chunk.seed,
         first_id=chunk.first_id,
         drawn_by=[chunk.drawn_by] * len(chunk.problems),
+        generator=model.generator,
     )
     return groups
-
-
-def open_policy(config: MeasureConfig) -> Policy:
-    """The model to measure, ready in this process."""
-    policy = load(config.model, config.device, config.dtype)
-    set_threads(policy, config.threads)
-    return policy
 
 
 class Here:
     """Does chunks in this process; the model is loaded once there is something to do."""
 
-    def __init__(self, config: MeasureConfig) -> None:
-        self.config = config
-        self.policy: Policy | None = None
+    def __init__(self, config: MeasureConfig, note: Callable[[str], None]) -> None:
+        self.config, self.note = config, note
+        self.model: Measured | None = None
 
     def __call__(self, chunks: Iterable[Chunk]) -> Iterator[tuple[Chunk, list[Group]]]:
         """Do them in order."""
         for chunk in chunks:
-            self.policy = self.policy or open_policy(self.config)
-            yield chunk, do(self.policy, self.config, chunk)
+            self.model = self.model or open_model(self.config, self.note)
+            yield chunk, do(self.model, self.config, chunk)
+
+    def close(self) -> None:
+        """End what was started."""
+        if self.model is not None:
+            self.model.generator.close()

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from typing import Protocol
 
 from tossup.curriculum.gate import fates
@@ -97,7 +97,8 @@ def enter(execute: Execute, chunks: Iterable[Chunk], ledger: Ledger, watcher: Wa
 def workers(config: MeasureConfig, watcher: Watcher) -> Iterator[Execute]:
     """Whoever does the chunks: this process, or with `config.ray` the workers of a cluster."""
     if not config.ray:
-        yield Here(config)
+        with closing(Here(config, watcher.note)) as here:
+            yield here
         return
     from tossup.engine.ray_pool import on_ray
 

@@ -26,6 +26,7 @@ from __future__ import annotations
 import os
 import socket
 import sys
+import time
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, redirect_stdout
@@ -36,9 +37,8 @@ import ray
 from ray.exceptions import RayError, RayTaskError
 
 from tossup.engine import inputs
-from tossup.engine.chunks import Chunk, Execute, do, open_policy
+from tossup.engine.chunks import Chunk, Execute, Measured, do, open_model
 from tossup.engine.config import MeasureConfig
-from tossup.engine.policy import Policy
 from tossup.records import Group, TossupError
 
 LOSSES = 3
@@ -46,6 +46,9 @@ LOSSES = 3
 
 PATIENCE_S = 60.0
 """How long nothing happens before the driver says what it waits for."""
+
+LOOK_S = 5.0
+"""How often the driver looks whether the cluster has grown."""
 
 STORE_BYTES = 128 << 20
 """The object store of a cluster that is started here: chunks are small, and a container's /dev/shm often is as well."""
@@ -69,7 +72,7 @@ class Measurer:
 
     def __init__(self, config: MeasureConfig, fingerprints: Mapping[str, str]) -> None:
         self.config, self.fingerprints = config, fingerprints
-        self.policy: Policy | None = None
+        self.model: Measured | None = None
 
     def open(self) -> str:
         """Load the model; returns the name of the machine.
@@ -83,13 +86,13 @@ class Measurer:
                 f"on {socket.gethostname()}, the content of model {self.config.model} is not what it is where the command "
                 "was started: give every machine the same files, for example on a shared disk"
             )
-        self.policy = open_policy(self.config)
+        self.model = open_model(self.config, lambda text: print(text, file=sys.stderr))
         return socket.gethostname()
 
     def do(self, chunk: Chunk) -> list[Group]:
         """The judged groups of one chunk."""
-        assert self.policy is not None
-        return do(self.policy, self.config, chunk)
+        assert self.model is not None
+        return do(self.model, self.config, chunk)
 
 
 @contextmanager
@@ -181,24 +184,35 @@ class Fleet:
         self.workers: list[Worker] = []
         self.losses: dict[int, int] = {}
         self.size = 0
+        self.looked, self.heard = -LOOK_S, time.monotonic()
         self.kind: Any = None
-        self.needs = ""
+        self.each: dict[str, int] = {}
 
     def _plan(self) -> None:
-        """Connect, and see how many workers of what kind the cluster has room for."""
+        """Connect, and decide what a worker needs."""
         if not ray.is_initialized():
             _connect()
-        there = ray.cluster_resources()
-        gpus, cpus = int(there.get("GPU", 0)), int(there.get("CPU", 0))
-        each = max(1, self.config.threads)
-        on_gpu = gpus > 0 and self.config.device != "cpu"
-        self.size = self.config.workers or (gpus if on_gpu else max(1, cpus // each))
-        needs = {"num_gpus": 1, "num_cpus": 1} if on_gpu else {"num_cpus": each}
+        device = self.config.device
+        on_gpu = device.startswith("cuda") or (device == "auto" and ray.cluster_resources().get("GPU", 0) >= 1)
+        self.each = {"GPU": 1, "CPU": 1} if on_gpu else {"CPU": max(1, self.config.threads)}
+        needs = {f"num_{name.lower()}s": n for name, n in self.each.items()}
         self.kind = ray.remote(**needs)(Measurer).options(max_restarts=0, max_task_retries=0)
-        self.needs = " and ".join(f"{n} {name.removeprefix('num_').upper().rstrip('S')}" for name, n in needs.items())
-        self.watcher.note(
-            f"Ray: {self.size} workers with {self.needs} each; the cluster has {gpus} GPUs and {cpus} CPUs"
-        )
+
+    def _look(self) -> None:
+        """See how many workers the cluster has room for now: nodes join while others work already."""
+        self.looked = time.monotonic()
+        there = ray.cluster_resources()
+        room = min(int(there.get(name, 0)) // n for name, n in self.each.items())
+        size = self.config.workers or max(1, room)
+        if size != self.size:
+            self.size = size
+            has = " and ".join(f"{int(there.get(name, 0))} {name}s" for name in self.each)
+            self.watcher.note(f"Ray: {size} workers with {self.needs} each; the cluster has {has}")
+
+    @property
+    def needs(self) -> str:
+        """What a worker needs, in words."""
+        return " and ".join(f"{n} {name}" for name, n in self.each.items())
 
     def __call__(self, chunks: Iterable[Chunk]) -> Iterator[tuple[Chunk, list[Group]]]:
         """Do chunks, and give each back as it is finished.
@@ -212,14 +226,17 @@ class Fleet:
         if waiting and self.kind is None:
             self._plan()
         while waiting or any(worker.asked for worker in self.workers):
+            if time.monotonic() - self.looked >= LOOK_S:
+                self._look()
             waiting.extend(islice(source, max(0, AT_A_WORKER * self.size - len(waiting))))  # not all of a large pool
             self._hire(len(waiting))
             self._ask(waiting)
             owner = {ref: worker for worker in self.workers for ref in worker.refs}
-            done, _ = ray.wait([*owner], num_returns=1, timeout=PATIENCE_S)
+            done, _ = ray.wait([*owner], num_returns=1, timeout=LOOK_S)
             if not done:
                 self._say_what_is_missing()
                 continue
+            self.heard = time.monotonic()
             (ref,) = done
             worker = owner[ref]
             try:
@@ -267,9 +284,11 @@ class Fleet:
         return chunks
 
     def _say_what_is_missing(self) -> None:
-        if any(worker.opening is None for worker in self.workers):
+        if time.monotonic() - self.heard < PATIENCE_S or any(worker.opening is None for worker in self.workers):
             return
-        self.watcher.note(f"waiting for a Ray worker: each needs {self.needs}; free now: {ray.available_resources()}")
+        self.heard = time.monotonic()
+        free = ", ".join(f"{n:g} {name}" for name, n in ray.available_resources().items() if name in ("CPU", "GPU"))
+        self.watcher.note(f"waiting for a Ray worker: each needs {self.needs}; free now: {free or 'nothing'}")
 
     def end(self) -> None:
         """Let every worker go, whatever it is doing."""
