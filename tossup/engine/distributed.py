@@ -29,6 +29,7 @@ from typing import Any, TypeVar
 
 import torch
 import torch.distributed as dist
+from torch import Tensor
 
 from tossup.engine.policy import Policy
 from tossup.records import TossupError
@@ -74,6 +75,10 @@ class World:
     def gathered(self, policy: Policy) -> Iterator[None]:
         """Within it, the policy's parameters are whole on every rank; they are not to be changed."""
         yield
+
+    def whole(self, policy: Policy) -> dict[str, Tensor] | None:
+        """All weights on rank 0, to be written; nothing on the others, and None where the policy holds them itself."""
+        return None
 
     def leave(self) -> None:
         """Part from the others."""
@@ -134,12 +139,11 @@ class Torchrun(World):
         from torch.distributed.fsdp import fully_shard, register_fsdp_forward_method
 
         mesh = init_device_mesh(policy.device.type, (self.size,))
-        for layer in _layers(policy.model):
-            fully_shard(layer, mesh=mesh)
-        fully_shard(policy.model, mesh=mesh)
-        # The loss weights hold the whole normalisation (see `objective`), so gradients are summed over ranks, not averaged.
-        policy.model.set_gradient_divide_factor(1.0)
-        policy.model.set_force_sum_reduction_for_comms(True)  # gloo knows no sum with a factor
+        for part in [*_layers(policy.model), policy.model]:
+            unit = fully_shard(part, mesh=mesh)
+            # The loss weights hold the whole normalisation (see `objective`), so gradients are summed over ranks, not averaged.
+            unit.set_gradient_divide_factor(1.0)
+            unit.set_force_sum_reduction_for_comms(True)  # gloo knows no sum with a factor
         policy.model.run = _call
         register_fsdp_forward_method(policy.model, "run")
 
@@ -158,6 +162,14 @@ class Torchrun(World):
             policy.model.set_reshard_after_forward(True)
             for unit in units:
                 unit.reshard()
+
+    def whole(self, policy: Policy) -> dict[str, Tensor] | None:
+        """All weights on rank 0, in its CPU memory; nothing on the others."""
+        from torch.distributed.checkpoint.state_dict import StateDictOptions, get_model_state_dict
+
+        options = StateDictOptions(full_state_dict=True, cpu_offload=True)
+        weights: dict[str, Any] = get_model_state_dict(policy.model, options=options)
+        return weights
 
     def leave(self) -> None:
         """Part from the others."""

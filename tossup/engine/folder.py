@@ -7,6 +7,7 @@ metrics.jsonl    one line a step
 checkpoints/     the newest few
 pool.parquet     the pool with what the run learned, written at the end
 model/           the trained model as a Hugging Face folder, written at the end
+best/            the model of the best evaluation, if that was not the start model's; best.json says which it was
 summary.json     the result, written last: a run that has it is complete
 """
 
@@ -14,6 +15,7 @@ from __future__ import annotations
 
 import fcntl
 import json
+import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -37,6 +39,7 @@ class RunFolder:
         self.checkpoints = root / "checkpoints"
         self.pool = root / "pool.parquet"
         self.model = root / "model"
+        self.best = root / "best"
         self.watched = root / "watched.json"
         self.summary = root / "summary.json"
 
@@ -58,6 +61,23 @@ class RunFolder:
             except BlockingIOError:
                 raise TossupError(f"another process is writing {self.root}: wait for it, or choose --out") from None
             yield
+
+    @contextmanager
+    def renewing(self, folder: Path) -> Iterator[Path]:
+        """An empty folder to fill; on leaving the block it takes the place of `folder`, and on an error nothing changes.
+
+        A kill in the instant between the two renames leaves none: the step that writes it has not been saved then, and
+        writes it again.
+        """
+        part, old = (folder.with_name(f"{atomic.TEMPORARY}{folder.name}{end}") for end in ("", "-old"))
+        shutil.rmtree(part, ignore_errors=True)
+        part.mkdir()
+        yield part
+        shutil.rmtree(old, ignore_errors=True)
+        if folder.exists():
+            folder.rename(old)
+        part.rename(folder)
+        shutil.rmtree(old, ignore_errors=True)
 
     def start_or_resume(self, config: Section, inputs: Mapping[str, str]) -> None:
         """Write what a new run is started with, or check that this is the run that the folder holds.

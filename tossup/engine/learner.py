@@ -6,6 +6,7 @@ the same arguments. Alone, a call is a call.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Sequence
 from functools import wraps
 from pathlib import Path
@@ -16,9 +17,10 @@ import torch
 from tossup.engine import checkpoint
 from tossup.engine.config import SamplingConfig, TrainConfig
 from tossup.engine.distributed import World
+from tossup.engine.generate import Generator, open_generator
 from tossup.engine.policy import export, load, set_threads
 from tossup.engine.rollouts import Progress, Seconds, sample_groups
-from tossup.engine.step import update
+from tossup.engine.step import make_optimizer, update
 from tossup.records import Group, Problem, TossupError
 
 P = ParamSpec("P")
@@ -40,29 +42,37 @@ def collective(method: Callable[Concatenate[Learner, P], R]) -> Callable[Concate
 class Learner:
     """The policy, the start model where the KL term needs it, and the optimizer: this rank's shard of each."""
 
-    def __init__(self, config: TrainConfig, world: World, progress: Progress | None = None) -> None:
-        self.config, self.world, self.progress = config, world, progress
+    def __init__(
+        self,
+        config: TrainConfig,
+        world: World,
+        progress: Progress | None = None,
+        note: Callable[[str], None] = lambda text: print(text, file=sys.stderr),
+    ) -> None:
+        self.config, self.world, self.progress, self.note = config, world, progress, note
+        self.generator: Generator | None = None
         device = world.device(config.device)
-        self.policy = load(config.model, device, config.dtype)
+        self.policy = load(
+            config.model, device, config.dtype, attention=config.attention, adapter=config.lora, seed=config.seed
+        )
         set_threads(self.policy, config.threads)
         world.shard(self.policy)
         self.ref = None
-        if config.update.kl_beta > 0:
-            self.ref = load(config.model, device, config.dtype)
+        if config.update.kl_beta > 0 and not config.lora.rank:  # beside an adapter, the start model is it without
+            self.ref = load(config.model, device, config.dtype, attention=config.attention)
             world.shard(self.ref)
-        self.optimizer = torch.optim.AdamW(
-            self.policy.model.parameters(),
-            lr=config.update.lr,
-            betas=(config.update.beta1, config.update.beta2),
-            weight_decay=config.update.weight_decay,
-            fused=True,
-        )
+        self.optimizer = make_optimizer(self.policy, config.update)
 
     def follow(self) -> None:
         """Run what rank 0 names, until it dismisses."""
         while (order := self.world.broadcast(None)) is not None:
             name, args, kwargs = order
             getattr(self, name)(*args, **kwargs)
+
+    def close(self) -> None:
+        """End what this rank has started."""
+        if self.generator is not None:
+            self.generator.close()
 
     def dismiss(self) -> None:
         """Let the others go; rank 0 says it once, when the run is over."""
@@ -95,6 +105,7 @@ class Learner:
                     first_id=first_id + share.start,
                     drawn_by=None if drawn_by is None else [drawn_by[i] for i in share],
                     progress=self.progress,
+                    generator=self._generator(policy_step),
                 )
         except TossupError as e:  # what fails on one rank has to end them all
             mine = e
@@ -107,6 +118,15 @@ class Learner:
             times.append(theirs[1])
         return groups, Seconds(*(max(part) for part in zip(*times, strict=True)))
 
+    def _generator(self, policy_step: int) -> Generator:
+        """This rank's generator, with the weights as they are after `policy_step` updates; they have to be whole here."""
+        if self.generator is None:
+            self.generator = open_generator(self.policy, self.config.rollout, self.note)
+        if self.generator.version != policy_step:
+            self.generator.push(self.policy, policy_step)
+        self.generator.wake()
+        return self.generator
+
     @collective
     def update(self, groups: Sequence[Group], step: int) -> dict[str, float]:
         """Train on these groups, the same on every rank, as the update after `step` steps.
@@ -117,7 +137,9 @@ class Learner:
         rate = self.config.update.lr * min(1.0, (step + 1) / (self.config.update.warmup_steps + 1))
         for group in self.optimizer.param_groups:
             group["lr"] = rate
-        figures = update(self.policy, self.optimizer, groups, self.config, self.ref)
+        if self.generator is not None:
+            self.generator.sleep()
+        figures = update(self.policy, self.optimizer, groups, self.config, self.ref, self.world)
         return figures | {"update/lr": rate, "update/weight_norm": self._weight_norm()}
 
     def _weight_norm(self) -> float:
@@ -145,6 +167,6 @@ class Learner:
     @collective
     def export(self, folder: Path) -> None:
         """Write the model as a Hugging Face folder."""
-        with self.world.gathered(self.policy):
-            if self.world.leads:
-                export(self.policy, folder)
+        weights = self.world.whole(self.policy)
+        if self.world.leads:
+            export(self.policy, folder, weights)

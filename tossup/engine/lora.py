@@ -75,7 +75,7 @@ def detached(model: Any) -> Iterator[None]:
 def merged(model: Any) -> Iterator[tuple[str, Tensor]]:
     """The weights of the plain model that computes the same, one after the other, under the plain model's names."""
     modules = dict(model.named_modules())
-    for name, tensor in model.state_dict().items():
+    for name, tensor in model.named_parameters(remove_duplicate=False):
         if _is_adapter(name):
             continue
         if ".base_layer." not in name:

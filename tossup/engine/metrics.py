@@ -154,6 +154,7 @@ def summary(ledger: Ledger, progress: Mapping[str, Any], reason: str) -> dict[st
         "accuracy_before": before.get("mean"),
         "accuracy_after": after.get("mean"),
         "accuracy_stderr": after.get("stderr"),
+        "best": max(evaluations, key=lambda e: float(e["mean"]), default=None),
         "tokens_generated": progress["tokens_generated"],
         "tokens_eval": progress["tokens_eval"],
         "tokens": {fate.value: count for fate, count in by_fate.items()},

@@ -62,7 +62,9 @@ class Policy:
 
         A head that is tied to the embedding comes under both names.
         """
-        return lora.merged(self.model) if lora.attached(self.model) else iter(self.model.state_dict().items())
+        if lora.attached(self.model):
+            return lora.merged(self.model)
+        return ((name, p.detach()) for name, p in self.model.named_parameters(remove_duplicate=False))
 
     @property
     def context(self) -> int:
@@ -175,7 +177,7 @@ def _packs(policy: Policy) -> bool:
 def export(policy: Policy, folder: Path, state: dict[str, Tensor] | None = None) -> None:
     """Write a Hugging Face folder of the model and its tokenizer; of a model with an adapter, the adapter alone.
 
-    `state` are the weights where the model itself holds only a shard of them.
+    `state` are the whole weights where the model itself holds only a shard of them.
 
     Raises:
         TossupError: the disk refused.

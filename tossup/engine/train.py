@@ -20,7 +20,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -63,7 +63,8 @@ def train(config: TrainConfig, watcher: Watcher) -> dict[str, Any]:
     try:
         if world.leads:
             return _lead(config, watcher, world)
-        Learner(config, world).follow()
+        with closing(Learner(config, world)) as learner:
+            learner.follow()
         return {}
     finally:
         world.leave()
@@ -75,16 +76,17 @@ def _lead(config: TrainConfig, watcher: Watcher, world: World) -> dict[str, Any]
     with folder.held():
         folder.start_or_resume(config, problems.fingerprints | of_model(config.model))
         run = Run(config, folder, watcher, problems, world)
-        run.resume()
-        if (result := run.result()) is None:
-            run.cut_back()
-            with run.dashboard():
-                run.evaluate_at_start()
-                while (reason := run.finished()) is None:
-                    run.one_step()
-                result = run.finish(reason)
-        run.learner.dismiss()
-        return result
+        with closing(run.learner):
+            run.resume()
+            if (result := run.result()) is None:
+                run.cut_back()
+                with run.dashboard():
+                    run.evaluate_at_start()
+                    while (reason := run.finished()) is None:
+                        run.one_step()
+                    result = run.finish(reason)
+            run.learner.dismiss()
+            return result
 
 
 class Run:
@@ -95,7 +97,7 @@ class Run:
     ) -> None:
         self.config, self.folder, self.watcher = config, folder, watcher
         self.pool, self.held_out = problems.pool, problems.held_out
-        self.learner = Learner(config, world, watcher.generated)
+        self.learner = Learner(config, world, watcher.generated, watcher.note)
         self.sampler = make_sampler(config, self.pool.attempts, self.pool.correct, tags(self.pool))
         self.rule = BatchRule(
             groups=min(config.rollout.problems_per_step, len(self.pool)),
@@ -209,9 +211,16 @@ class Run:
         self.watcher.step(p.step, metrics)
 
     def _evaluate(self) -> Accuracy:
+        """Measure the policy on the held-out problems, and keep its model if none before it was better."""
         result = accuracy(self.learner.sample, self.held_out, self.config, self.progress.step)
+        found = {"step": self.progress.step, "mean": result.mean, "stderr": result.stderr}
+        before = [evaluation["mean"] for evaluation in self.progress.evaluations]
+        if self.config.keep_best and before and result.mean > max(before):  # the first is of the start model
+            with self.folder.renewing(self.folder.best) as part:
+                self.learner.export(part)
+                write_atomically(part / "best.json", json.dumps(found) + "\n")
         self.progress.tokens_eval += result.tokens
-        self.progress.evaluations.append({"step": self.progress.step, "mean": result.mean, "stderr": result.stderr})
+        self.progress.evaluations.append(found)
         return result
 
     def _save(self) -> None:
