@@ -50,14 +50,21 @@ class LazyCommands(click.RichGroup):
         return command
 
 
-@click.group(cls=LazyCommands, context_settings={"help_option_names": ["-h", "--help"]})
+SETTINGS = {
+    "help_option_names": ["-h", "--help"],
+    "rich_help_config": {"text_paragraph_linebreaks": "\n\n", "padding_helptext_first_line": (0, 0, 1, 0)},
+}
+"""Of every command; the help's paragraphs are set apart."""
+
+
+@click.group(cls=LazyCommands, context_settings=SETTINGS)
 @click.version_option(package_name="tossup")
 def app() -> None:
     """Reinforcement learning on checkable problems that wastes nothing on the way.
 
     \b
-    tossup train                                   the built-in recipe, minutes on a laptop CPU
-    tossup audit rollouts.jsonl --group-size 4,8   what share of groups teaches nothing
+    tossup train                    the built-in recipe, minutes on a laptop CPU
+    tossup audit rollouts.jsonl     what share of groups teaches nothing
     tossup curate pool.jsonl --model NAME --out pool.parquet
     tossup verify math --reference 1/2 'so it is \\boxed{0.5}'
     """

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import rich_click as click
+from click.shell_completion import CompletionItem
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
@@ -17,6 +18,11 @@ out = Console(highlight=False)
 """For the result a person asked for."""
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON for scripts instead of tables.")
+
+
+def complete_files(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Have the shell complete a path, as for any program."""
+    return [CompletionItem(incomplete, type="file")]
 
 
 def print_json(value: Any) -> None:

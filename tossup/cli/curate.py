@@ -11,7 +11,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from tossup.cli.checking import look_over, print_findings
-from tossup.cli.console import json_option, out, print_json, print_undecided, say
+from tossup.cli.console import complete_files, json_option, out, print_json, print_undecided, say
 from tossup.cli.measuring import shown
 from tossup.cli.options import config_options, configured, overrides_of
 from tossup.engine.config import CurateConfig
@@ -19,7 +19,7 @@ from tossup.records import TossupError
 
 
 @click.command()
-@click.argument("pool")
+@click.argument("pool", shell_complete=complete_files)
 @click.option("--check-only", is_flag=True, help="Look for what is wrong with the pool, and stop there.")
 @json_option
 def command(pool: str, check_only: bool, as_json: bool, **overrides: Any) -> None:
@@ -30,11 +30,12 @@ def command(pool: str, check_only: bool, as_json: bool, **overrides: Any) -> Non
     stopped. What curate writes is what `tossup train --pool` reads; what it leaves out is in NAME.dropped.jsonl.
 
     \b
-    tossup curate pool.jsonl --model Qwen/Qwen3-1.7B --samples 16 --out pool.parquet
-    tossup curate pool.jsonl --model ./my-model --dedupe --against hf:HuggingFaceH4/MATH-500:test \\
-        --keep 0.1..0.9 --confidence 0.9 --samples 4 --samples-max 32 --token-budget 20000000 --out kept.parquet
-    tossup curate pool.jsonl --model ./my-model --signal 30% --group-size 16 --out kept.parquet
+    tossup curate pool.jsonl --model Qwen/Qwen3-1.7B --samples 16
+    tossup curate pool.jsonl --model ./my-model --samples 4 --samples-max 32 \\
+        --keep 0.1..0.9 --confidence 0.9 --dedupe --out kept.parquet
+    tossup curate pool.jsonl --signal 30% --group-size 16 --token-budget 20000000
     tossup curate pool.jsonl --check-only --against hf:HuggingFaceH4/MATH-500:test
+    tossup curate pool.jsonl --model Qwen/Qwen3-1.7B --ray
     """
     config = configured(CurateConfig, None, {"pool": pool} | overrides_of(overrides))
     if check_only:
@@ -60,7 +61,7 @@ def command(pool: str, check_only: bool, as_json: bool, **overrides: Any) -> Non
         say(f"sampling was ended by {result['ended_by']}", out)
     say(_wrote(result), out)
     if result["kept_wrongly"] or result["dropped_wrongly"]:
-        say(_doubt(result), out)
+        say(_doubt(result, config.undecided), out)
     say(f"ledger in {result['run']}" + (f", page {page}" if page else ""), out)
 
 
@@ -88,11 +89,17 @@ def _wrote(result: Mapping[str, Any]) -> str:
     return text
 
 
-def _doubt(result: Mapping[str, Any]) -> str:
+def _doubt(result: Mapping[str, Any], undecided: str) -> str:
     """How sure the choice is, where there was one."""
     kept, dropped = result["kept_wrongly"], result["dropped_wrongly"]
-    open_ = f"{result['undecided_problems']:,} problems are undecided; " if result["undecided_problems"] else ""
-    return f"{open_}expected: {kept:.1%} of the kept are not what was asked for, {dropped:.1%} of the others are"
+    still, goes = (
+        result["undecided_problems"],
+        {"keep": "are kept", "drop": "are left out", "likelier": "went the likelier way"},
+    )
+    text = f"{still:,} problems are undecided and {goes[undecided]} (--undecided); " if still else ""
+    return (
+        f"{text}expected: {kept:.1%} of the kept are not what was asked for, {dropped:.1%} of the measured others are"
+    )
 
 
 def _dropped(result: Mapping[str, Any]) -> Table:

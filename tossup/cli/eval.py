@@ -9,14 +9,14 @@ import rich_click as click
 from rich.markup import escape
 from rich.table import Table
 
-from tossup.cli.console import json_option, out, print_json, say
+from tossup.cli.console import complete_files, json_option, out, print_json, say
 from tossup.cli.measuring import shown
 from tossup.cli.options import config_options, configured, overrides_of
 from tossup.engine.config import EvaluateConfig
 
 
 @click.command()
-@click.argument("model")
+@click.argument("model", shell_complete=complete_files)
 @json_option
 def command(model: str, as_json: bool, **overrides: Any) -> None:
     """Measure a model on a pool: mean@n and unbiased pass@k with 90 % intervals.
@@ -27,7 +27,7 @@ def command(model: str, as_json: bool, **overrides: Any) -> None:
     \b
     tossup eval runs/my-run --pool hf:HuggingFaceH4/MATH-500:test --samples 8
     tossup eval Qwen/Qwen3-1.7B --pool heldout.jsonl --samples 16 --k 1,4,16
-    tossup eval builtin:arithmetic --pool builtin:arithmetic/heldout --limit 100 --json
+    tossup eval builtin:arithmetic --pool builtin:arithmetic/heldout --json
     """
     from tossup.engine.evaluate import evaluate
 

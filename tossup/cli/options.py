@@ -9,8 +9,12 @@ from typing import Any
 
 import rich_click as click
 
+from tossup.cli.console import complete_files
 from tossup.engine.config import Config, Section, fields, load
 from tossup.records import TossupError
+
+FILES = {"model", "pool", "eval_pool", "out", "against"}
+"""Settings that may be the path of a file or a folder."""
 
 
 def config_options(kind: type[Section]) -> list[click.Option]:
@@ -31,6 +35,8 @@ def config_options(kind: type[Section]) -> list[click.Option]:
             settings["type"] = click.Choice(typing.get_args(annotation))
         else:
             settings["metavar"] = getattr(annotation, "__name__", "value").upper()
+        if leaf in FILES:
+            settings["shell_complete"] = complete_files
         options.append(click.Option(names, **settings))
     return options
 

@@ -71,7 +71,7 @@ def command(recipe: Path | None, as_json: bool, **overrides: Any) -> None:
     \b
     tossup train
     tossup train --steps 50 --out runs/short
-    tossup train --model Qwen/Qwen3-1.7B --pool hf:openai/gsm8k --lr 1e-6 --group-size 8
+    tossup train --model Qwen/Qwen3-1.7B --pool hf:openai/gsm8k --group-size 8
     tossup train recipe.toml --sampler uniform --seed 1 --json
     torchrun --nproc-per-node 8 -m tossup train recipe.toml
     """

@@ -6,11 +6,16 @@ from pathlib import Path
 
 import rich_click as click
 
-from tossup.cli.console import json_option
+from tossup.cli.console import complete_files, json_option
 
 
 @click.command()
-@click.argument("what", nargs=-1, metavar="FILE | VERIFIER RESPONSE | code PROBLEMS SOLUTIONS")
+@click.argument(
+    "what",
+    nargs=-1,
+    metavar="FILE | VERIFIER RESPONSE | code PROBLEMS SOLUTIONS",
+    shell_complete=complete_files,
+)
 @click.option("--reference", metavar="TEXT", help="The answer key for one response.")
 @click.option("--verifier", metavar="NAME", help="The verifier of rows that name none (default: math).")
 @click.option("--map", "mapping", multiple=True, metavar="FIELD=COLUMN", help="Where FIELD is in the file; repeatable.")
@@ -34,7 +39,7 @@ def command(
 
     \b
     tossup verify math --reference '\\frac{1}{2}' 'so it is \\boxed{0.5}'
-    tossup verify answers.jsonl --map response=text --map reference=gold --out judged.jsonl
+    tossup verify answers.jsonl --map response=text --map reference=gold
     tossup verify code problems.jsonl solutions.jsonl
     tossup verify --self-check pool.parquet
 
