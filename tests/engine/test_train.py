@@ -115,6 +115,17 @@ def test_tokens_add_up_when_surplus_groups_wait(tmp_path: Path) -> None:
     assert kept["group"].max() <= 6
 
 
+def test_full_waves_refill_as_dapo_does(tmp_path: Path) -> None:
+    """Whole waves of six until six groups are informative, and what is over does not wait for the next step."""
+    watcher, run = Silent(), tmp_path / "run"
+    settings = {"curriculum__refill": True, "curriculum__full_waves": True, "curriculum__max_age": 0}
+    train(config(run, curriculum__sampler="uniform", eval_pool="", steps=4, **settings), watcher)
+    generated = [metrics["rollout/groups"] for metrics in watcher.steps]
+    assert all(groups % 6 == 0 for groups in generated)
+    assert max(generated) > 6
+    assert rows(run).group_by("step").len().sort("step")["len"].to_list() == [4 * groups for groups in generated]
+
+
 def test_the_summary_and_the_folder_are_what_the_docs_say(whole: Path) -> None:
     summary = json.loads((whole / "summary.json").read_text())
     for name in ("accuracy_before", "accuracy_after", "tokens_generated", "wasted_share", "seconds", "run"):
