@@ -53,7 +53,7 @@ class Generator(Protocol):
         """
 
     def push(self, policy: Policy, version: int) -> None:
-        """Sample from these weights from now on. Wakes a generator that sleeps."""
+        """Sample from these weights from now on; the first time, before anything is asked. Wakes a generator that sleeps."""
 
     def sleep(self) -> None:
         """Give device memory back until `wake` or `push`; for the time of an update. Does nothing where there is none."""
