@@ -8,7 +8,7 @@ wide    a random model of 0.87 million parameters, 32 x 8 answers of 64 tokens; 
 Two further cases print tables of their own, see `benchmarks/learning.py` and `benchmarks/vocabulary.py`:
 
     python -m benchmarks.engine --case learning --trl-python … [--steps 100] [--seeds 3]
-    python -m benchmarks.engine --case vocabulary
+    python -m benchmarks.engine --case vocabulary [--tokens 8192]
 
 Both take one optimizer step a batch, on policy, one thread, float32, no KL. Each case runs in a process of its own, one after
 the other; CPU time is the process's own (time.process_time), the median over steps after two steps of warm-up. TRL runs from
@@ -217,6 +217,7 @@ def main() -> None:
     parser.add_argument("--trl-python", help="the Python of an environment with TRL; without it, ours alone")
     parser.add_argument("--steps", type=int, default=12)
     parser.add_argument("--case", default="recipe,wide")
+    parser.add_argument("--tokens", type=int, default=8192, help="of the case vocabulary")
     parser.add_argument("--seeds", type=int, default=3, help="of the case learning")
     parser.add_argument("--child", nargs=2, metavar=("SIDE", "FOLDER"), help=argparse.SUPPRESS)
     args = parser.parse_args()
@@ -231,7 +232,7 @@ def main() -> None:
     if args.case == "vocabulary":
         from benchmarks import vocabulary
 
-        vocabulary.report()
+        vocabulary.report(args.tokens)
         return
     sides = {"ours": sys.executable} | ({"trl": args.trl_python} if args.trl_python else {})
     print(f"{platform.machine()}, Python {platform.python_version()}, one thread, {date.today()}\n")

@@ -1,9 +1,9 @@
 """Memory of one update at a large vocabulary: log-probs in chunks against the naive way, each in a process of its own.
 
-    python -m benchmarks.engine --case vocabulary        (the naive side wants 20 GB; look at `free -g` first)
+    python -m benchmarks.engine --case vocabulary [--tokens 8192]        (at 8,192 the naive side wants some 20 GB)
 
 Qwen3's shape with a vocabulary of 150,000: width 128, 2 layers (39 million parameters, nearly all of them the embedding, tied
-with the head); 8,192 tokens in 16 rows of 512, of which 64 are prompt, in one micro-batch; AdamW, float32. A first update
+with the head); rows of 512 tokens, of which 64 are prompt, in one micro-batch; AdamW, float32. A first update
 on a few tokens brings gradients and moments into being; what the process then holds is the model's own state. The table
 shows how far the peak of a full update lies above that, by the kernel's count of resident memory (VmHWM).
 
@@ -20,7 +20,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-VOCABULARY, ROWS, LENGTH, PROMPT = 150_000, 16, 512, 64
+VOCABULARY, LENGTH, PROMPT = 150_000, 512, 64
 
 
 def resident_mb(field: str) -> float:
@@ -84,7 +84,7 @@ def ours() -> Any:
 
     policy = Policy(model(), None, torch.device("cpu"), torch.float32, frozenset([1]), 0)
     optimizer = torch.optim.AdamW(policy.model.parameters(), lr=1e-6, weight_decay=0.0, fused=True)
-    config = TrainConfig.model_validate({"update": {"micro_batch_tokens": ROWS * LENGTH}})
+    config = TrainConfig.model_validate({"update": {"micro_batch_tokens": 1 << 20}})
     return lambda rows, length: update(policy, optimizer, groups(rows, length), config, None)["update/loss"]
 
 
@@ -109,12 +109,12 @@ def naive() -> Any:
         loss.backward()  # type: ignore[no-untyped-call]
         torch.nn.utils.clip_grad_norm_(net.parameters(), 1.0)
         optimizer.step()
-        return float(loss)
+        return loss.item()
 
     return step
 
 
-def child(side: str) -> None:
+def child(side: str, tokens: int) -> None:
     """One side in this process; its figures as the last line."""
     import torch
 
@@ -125,20 +125,20 @@ def child(side: str) -> None:
     state = resident_mb("VmRSS")
     Path("/proc/self/clear_refs").write_text("5")  # VmHWM starts again from here
     begun = time.process_time()
-    loss = step(ROWS, LENGTH)
+    loss = step(tokens // LENGTH, LENGTH)
     cpu = time.process_time() - begun
     print(json.dumps({"loss": loss, "state_mb": state, "above_mb": resident_mb("VmHWM") - state, "cpu_s": cpu}))
 
 
-def report() -> None:
+def report(tokens: int) -> None:
     """Print the table, one side after the other."""
     environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(Path(__file__).parent.parent)}
-    print(f"{ROWS * LENGTH:,} tokens, vocabulary {VOCABULARY:,}\n")
+    print(f"{tokens:,} tokens, vocabulary {VOCABULARY:,}\n")
     print("| side | state MB | peak above it MB | CPU s | loss |\n|---|---|---|---|---|")
     found = {}
     for side in ("ours", "naive"):
         done = subprocess.run(
-            [sys.executable, __file__, side], env=environment, capture_output=True, text=True, check=False
+            [sys.executable, __file__, side, str(tokens)], env=environment, capture_output=True, text=True, check=False
         )
         if done.returncode != 0:
             raise SystemExit(f"{side} ended with {done.returncode}: {done.stderr[-500:]}")
@@ -150,4 +150,4 @@ def report() -> None:
 
 
 if __name__ == "__main__":
-    child(sys.argv[1])
+    child(sys.argv[1], int(sys.argv[2]))

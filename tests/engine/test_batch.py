@@ -111,3 +111,41 @@ def test_a_right_answer_becomes_likelier_and_a_wrong_one_less_so() -> None:
     update(policy, torch.optim.SGD(policy.model.parameters(), lr=0.05), [group], config, None)
     assert logp(0) > before[0]
     assert logp(1) < before[1]
+
+
+def overlong(groups: Sequence[Group], share: float) -> list[MicroBatch]:
+    return micro_batches(
+        groups,
+        std_norm=False,
+        aggregate="token",
+        max_new_tokens=10,
+        token_budget=10_000,
+        pad_id=0,
+        device=torch.device("cpu"),
+        overlong=share,
+    )
+
+
+def test_overlong_answers_lose_reward_within_their_group() -> None:
+    """Right with 10 and 4 tokens, wrong with 9 and 4, limit 10, the last 4 punished: rewards 0, 1, -0.75, 0."""
+    (mb,) = overlong([make_group("1100", [10, 4, 9, 4], seed=1)], 0.4)
+    by_length = sorted(zip(mb.mask_BT.sum(dim=1).tolist(), mb.advantages_B.tolist(), strict=True))
+    mean = 0.25 / 4
+    assert [length for length, _ in by_length] == [4, 4, 9, 10]
+    assert sorted(a for _, a in by_length[:2]) == pytest.approx([-mean, 1 - mean])
+    assert [a for _, a in by_length[2:]] == pytest.approx([-0.75 - mean, -mean])
+    assert mb.advantages_B.sum().item() == pytest.approx(0, abs=1e-6)
+
+
+def test_a_group_that_the_punishment_levels_is_in_no_denominator() -> None:
+    """Right at the limit and wrong at once earn the same; its tokens do not dilute the other group's."""
+    level = make_group("10", [10, 4], seed=3, gid=9)
+    assert not level.degenerate
+    (alone,), (both,) = overlong([GROUPS[1]], 0.4), overlong([GROUPS[1], level], 0.4)
+    assert torch.equal(alone.weights_B, both.weights_B)
+    assert overlong([level], 0.4) == []
+    policy = make_policy()
+    config = TrainConfig.model_validate({"rollout": {"max_new_tokens": 10}, "update": {"overlong": 0.4}})
+    before = [p.clone() for p in policy.model.parameters()]
+    assert update(policy, torch.optim.SGD(policy.model.parameters(), lr=1.0), [level], config, None) == {}
+    assert all(torch.equal(a, b) for a, b in zip(before, policy.model.parameters(), strict=True))

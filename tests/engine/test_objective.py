@@ -15,6 +15,7 @@ from tossup.engine.objective import (
     clipped_ratio,
     k3,
     mismatch,
+    overlong_penalty,
     policy_loss,
     sequence_weights,
     truncated_weights,
@@ -41,6 +42,14 @@ def test_advantages_sum_to_zero_with_unit_variance(rewards: list[float]) -> None
 def test_a_degenerate_group_has_no_advantages(rewards: list[float]) -> None:
     with pytest.raises(ValueError, match="degenerate"):
         advantages(rewards)
+
+
+def test_an_overlong_answer_loses_reward_as_in_dapo() -> None:
+    """Equation 13 with L_max 20 and L_cache 4: nothing up to 16 tokens, then linearly to 1 at the limit."""
+    lost = [overlong_penalty(length, 20, 0.2) for length in (1, 16, 17, 18, 19, 20, 25)]
+    assert lost == pytest.approx([0, 0, 0.25, 0.5, 0.75, 1, 1])
+    assert overlong_penalty(20, 20, 0.0) == 0
+    assert overlong_penalty(5, 10, 1.0) == 0.5
 
 
 def test_weights_are_the_named_denominators() -> None:

@@ -23,6 +23,7 @@ COMMANDS = {
     "curate": "Measure a pool's success rates under a model and write the pool with its counts.",
     "audit": "Report how many groups of G answers would teach nothing, per dataset.",
     "eval": "Measure a model on a pool: mean@n and pass@k.",
+    "export": "Write a run's model as a Hugging Face folder with a model card.",
     "verify": "Judge answers: one on the command line, or a file of them.",
     "report": "Write a page about a run: rates, waste, tokens, suspect keys, the groups themselves.",
     "lab": "Score a group of answers by hand, as a page.",

@@ -58,7 +58,7 @@ def micro_batches(
     get equally many micro-batches, some perhaps empty: a row without a response token, of weight 0.
 
     `overlong` is the share of `max_new_tokens` in which a longer answer loses reward (see `objective.overlong_penalty`).
-    A mixed group whose rewards that makes equal is left out.
+    A mixed group whose rewards that makes equal is left out; where none remains, there is no micro-batch.
     """
     rows: list[tuple[Rollout, float]] = []
     for group in groups:
@@ -68,6 +68,8 @@ def micro_batches(
         ]
         if max(rewards) > min(rewards):
             rows += zip(group.decided, advantages(rewards, std_norm), strict=True)
+    if not rows:
+        return []
     weights = sequence_weights([len(r.response_ids) for r, _ in rows], aggregate, max_new_tokens)
     weighted = [(r, a, w) for (r, a), w in zip(rows, weights, strict=True)]
     weighted.sort(key=_tokens)
@@ -89,7 +91,7 @@ def _cut(rows: Sequence[Row], token_budget: int, packed: bool) -> Iterator[Seque
         if end > start and (total if packed else (end - start + 1) * _tokens(row)) > token_budget:
             yield rows[start:end]
             start, total = end, _tokens(row)
-    if rows:
+    if rows:  # a rank may have none
         yield rows[start:]
 
 
