@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import dataclasses
+import threading
+from collections.abc import Sequence
 
 import pytest
 
+from tossup import verifiers
 from tossup.engine.config import SamplingConfig
-from tossup.engine.rollouts import judge, stream
+from tossup.engine.generate import Generator, Sample
+from tossup.engine.generate.words import OnGroup
+from tossup.engine.policy import Policy, load
+from tossup.engine.rollouts import judge, sample_groups, stream
 from tossup.records import Problem, Rollout, Ruling, Stop, TossupError
 
 PROBLEM = Problem("p", "1+1", "2", verifier="exact")
@@ -44,3 +50,52 @@ def test_streams_differ_by_every_part_of_their_path() -> None:
     assert len(seeds) == len(paths)
     assert stream(1, 2, 3) == stream(1, 2, 3)
     assert all(0 <= seed < 1 << 63 for seed in seeds)
+
+
+class Slow(Generator):
+    """Answers "2" to every prompt, the second one only when the first one's answers have been judged."""
+
+    version = 0
+
+    def __init__(self, policy: Policy, first_is_judged: threading.Event) -> None:
+        self.ids = tuple(policy.tokenizer("2")["input_ids"])
+        self.first_is_judged = first_is_judged
+
+    def generate(
+        self,
+        prompts: Sequence[tuple[int, ...]],
+        group_size: int,
+        seeds: Sequence[int],
+        sampling: SamplingConfig,
+        on_group: OnGroup | None = None,
+    ) -> list[list[Sample]]:
+        answers = [Sample(self.ids, (-1.0,) * len(self.ids), Stop.END, 0.0)] * group_size
+        assert on_group is not None
+        on_group(1, answers)
+        assert self.first_is_judged.wait(60), "nothing is judged while others are generated"
+        on_group(0, answers)
+        return [answers] * len(prompts)
+
+
+def test_answers_are_judged_while_others_are_generated(monkeypatch: pytest.MonkeyPatch) -> None:
+    policy = load("builtin:arithmetic", "cpu")
+    judged, plain = threading.Event(), verifiers.verify_many
+
+    def seen(*args, **kwargs):  # type: ignore[no-untyped-def]
+        verdicts = plain(*args, **kwargs)
+        judged.set()
+        return verdicts
+
+    monkeypatch.setattr(verifiers, "verify_many", seen)
+    problems = [dataclasses.replace(PROBLEM, id=str(n), reference=str(n)) for n in (1, 2)]
+    groups, _ = sample_groups(
+        policy, problems, SamplingConfig(), group_size=2, seed=0, first_id=5, generator=Slow(policy, judged)
+    )
+    assert [(g.id, g.problem.id, g.rewards) for g in groups] == [(5, "1", (0.0, 0.0)), (6, "2", (1.0, 1.0))]
+
+
+def test_what_the_verifier_cannot_do_ends_the_sampling() -> None:
+    policy = load("builtin:arithmetic", "cpu")
+    problem = dataclasses.replace(PROBLEM, verifier="os.path:not_there")
+    with pytest.raises(TossupError, match="not_there"):
+        sample_groups(policy, [problem], SamplingConfig(max_new_tokens=2), group_size=2, seed=0)

@@ -1,9 +1,15 @@
-"""From problems to judged groups: sample, decode, verify."""
+"""From problems to judged groups: sample, decode, verify.
+
+A group is judged, in a thread of its own, while the groups after it are still being generated. A verdict depends on the
+problem and the answer alone, so this changes no result.
+"""
 
 from __future__ import annotations
 
 import time
+from collections import deque
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import NamedTuple
 
 import numpy as np
@@ -32,6 +38,7 @@ class Seconds(NamedTuple):
 
     generate: float
     verify: float
+    """What was left to judge when the last answer was there; the rest went by beside generation."""
 
 
 def sample_groups(
@@ -60,29 +67,60 @@ def sample_groups(
     if generator.version != policy_step:
         raise ValueError(f"the generator holds the weights of step {generator.version}, not of step {policy_step}")
     prompts = [encode_prompt(policy, problem, config.instruction) for problem in problems]
-    samples = generator.generate(
-        prompts,
-        group_size,
-        prompt_seeds(seed, first_id, len(prompts)),
-        config,
-        on_group=None if progress is None else lambda _, answers: progress(len(answers)),
-    )
-    rollouts = [
-        [_rollout(policy, prompt, sample, policy_step) for sample in answers]
-        for prompt, answers in zip(prompts, samples, strict=True)
-    ]
-    generated = time.perf_counter()
-    verdicts = iter(judge([(problem, r) for problem, rs in zip(problems, rollouts, strict=True) for r in rs], config))
+    with Judging(problems, config) as judging:
+
+        def on_group(i: int, answers: Sequence[Sample]) -> None:
+            judging.take(i, [_rollout(policy, prompts[i], sample, policy_step) for sample in answers])
+            if progress is not None:
+                progress(len(answers))
+
+        generator.generate(prompts, group_size, prompt_seeds(seed, first_id, len(prompts)), config, on_group)
+        generated = time.perf_counter()
+        judged = judging.finish()
     groups = [
-        Group(
-            id=first_id + i,
-            problem=problem,
-            rollouts=tuple(rollout.judged(next(verdicts)) for rollout in rollouts[i]),
-            drawn_by=drawn_by[i] if drawn_by is not None else "uniform",
-        )
+        Group(first_id + i, problem, judged[i], drawn_by[i] if drawn_by is not None else "uniform")
         for i, problem in enumerate(problems)
     ]
     return groups, Seconds(generated - start, time.perf_counter() - generated)
+
+
+class Judging:
+    """Judges rollouts in a thread, as many at once as have come in since it last looked."""
+
+    def __init__(self, problems: Sequence[Problem], config: SamplingConfig) -> None:
+        self.problems, self.config = problems, config
+        self._thread = ThreadPoolExecutor(1)
+        self._came: deque[tuple[int, Sequence[Rollout]]] = deque()
+        self._calls: list[Future[None]] = []
+        self._judged: dict[int, tuple[Rollout, ...]] = {}
+
+    def __enter__(self) -> Judging:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._came.clear()  # after an error, what has not begun is not wanted any more
+        self._thread.shutdown()
+
+    def take(self, i: int, rollouts: Sequence[Rollout]) -> None:
+        """Judge these rollouts of problem `i` soon."""
+        self._came.append((i, rollouts))
+        self._calls.append(self._thread.submit(self._judge_what_came))
+
+    def finish(self) -> dict[int, tuple[Rollout, ...]]:
+        """The judged rollouts by problem, when all are there.
+
+        Raises:
+            TossupError: as in `verifiers.verify`.
+        """
+        for call in self._calls:
+            call.result()
+        return self._judged
+
+    def _judge_what_came(self) -> None:
+        came = [self._came.popleft() for _ in range(len(self._came))]
+        verdicts = iter(judge([(self.problems[i], r) for i, rollouts in came for r in rollouts], self.config))
+        for i, rollouts in came:
+            self._judged[i] = tuple(rollout.judged(next(verdicts)) for rollout in rollouts)
 
 
 def _rollout(policy: Policy, prompt: tuple[int, ...], sample: Sample, policy_step: int) -> Rollout:
