@@ -161,11 +161,38 @@ def test_every_command_of_the_page_runs(
     ledger = Ledger(tmp_path / "run" / "ledger", "r")
     rollouts = tuple(Rollout((1,), (1,), (0.0,), "", Stop.END, 0, verdict) for verdict in (correct(""), wrong("")))
     ledger.append(0, [(Group(0, Problem("p", "q", "1"), rollouts), (Fate.TRAINED,) * 2)])
+    foreign_files(lists)
     commands = re.findall(r"^tossup (audit .*)$", PAGE.read_text(), flags=re.MULTILINE)
-    assert len(commands) >= 7
+    assert len(commands) >= 17
     for command in commands:
-        code, out, err = run(shlex.split(command), capsys)
+        words = shlex.split(command, comments=True)
+        expanded = [path for word in words for path in (sorted(map(str, Path().glob(word))) if "*" in word else [word])]
+        code, out, err = run(expanded, capsys)
         assert (code, bool(out)) == (0, True), (command, err)
+    assert Path("waste.html").read_text().startswith("<!doctype html>")
+
+
+def foreign_files(lists: list[dict[str, Any]]) -> None:
+    """What "Audit any run" speaks of; the shapes themselves are tested in tests/curriculum/test_foreign.py."""
+    answers = [(row["id"], right) for row in lists for right in row["correct"]]
+    for folder in ("grpo_output/completions", "rollout_dumps", "evals/sums--tiny", "harness_output/tiny", "runs"):
+        Path(folder).mkdir(parents=True)
+    Path("run").rename("runs/sums")
+    trl = pl.DataFrame([{"step": 1, "prompt": q, "accuracy_reward": float(r)} for q, r in answers])
+    trl.write_parquet("grpo_output/completions/completions_00001.parquet")
+    lines("rollout_dumps/1.jsonl", [{"input": q, "score": r, "step": 1, "uid": f"{q}_{r}"} for q, r in answers])
+    traces = [{"task": {"key": q}, "rewards": {"correct": {"score": float(r), "weight": 1.0}}} for q, r in answers]
+    lines("evals/sums--tiny/traces.jsonl", [{"task": t["task"], "traces": [t]} for t in traces])
+    for step in (1, 2):
+        place = Path(f"prime_outputs/rollouts/step_{step}/train/all")
+        place.mkdir(parents=True)
+        lines(f"{place}/traces.jsonl", traces)
+    lines("results.jsonl", [{"example_id": q, "reward": r, "metrics": {"correct_answer": r}} for q, r in answers])
+    lines("harness_output/tiny/samples_sums_2026-01-02T03-04-05.6.jsonl", [{"doc_id": q, "acc": r} for q, r in answers])
+    asked = [({"role": "user", "content": q}, r) for q, r in answers]
+    lines("chats.jsonl", [{"messages": [q, {"role": "assistant", "content": "x"}], "score": r} for q, r in asked])
+    table = pl.DataFrame([{"question": q, "verdict": "pass" if r else "fail"} for q, r in answers])
+    table.write_csv("table.csv")
 
 
 def lines(name: str, rows: list[dict[str, Any]]) -> None:
