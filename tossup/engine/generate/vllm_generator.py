@@ -187,9 +187,8 @@ class VllmGenerator:
         self._deaths.append(death)
         if len(self._deaths) > 1:
             raise TossupError(
-                f"vLLM died twice: it {self._deaths[0]}, then it {death}. Every finished step is saved, and the same command "
-                "goes on from there. If memory ran out, give it less (--batch-size, --generator-memory); or sample with "
-                "--generator transformers"
+                f"vLLM died twice: it {self._deaths[0]}, then it {death}. Every finished step is saved: the same command goes "
+                "on from there. If memory ran out, change --generator-memory; or go on with --generator transformers"
             )
         self.note(f"vLLM {death}: starting it once more")
 
