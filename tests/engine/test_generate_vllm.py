@@ -134,9 +134,13 @@ def test_a_worker_that_is_killed_comes_back_with_the_current_weights(bench: Benc
 
 
 def worker() -> int:
-    """The newest vLLM process that this one has started."""
+    """The newest vLLM process that this one has started; numbers of processes may have begun anew."""
+
+    def started(pid: str) -> int:
+        return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19])
+
     children = Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
-    return max(int(pid) for pid in children if b"vllm_worker" in Path(f"/proc/{pid}/cmdline").read_bytes())
+    return int(max((p for p in children if b"vllm_worker" in Path(f"/proc/{p}/cmdline").read_bytes()), key=started))
 
 
 class Killer:
