@@ -14,14 +14,18 @@ from conftest import make_group, make_policy
 from tossup.engine import checkpoint
 from tossup.engine.config import SamplingConfig, TrainConfig, load
 from tossup.engine.generate import TransformersGenerator
+from tossup.engine.progress import Progress
 from tossup.engine.step import update
 from tossup.engine.train import train
 from tossup.records import TossupError
 
 
 class Silent:
+    def __init__(self) -> None:
+        self.notes: list[str] = []
+
     def note(self, text: str) -> None:
-        pass
+        self.notes.append(text)
 
     def generated(self, answers: int) -> None:
         pass
@@ -66,3 +70,40 @@ def test_a_run_that_diverges_says_so_and_keeps_its_last_good_state(tmp_path: Pat
     if newest is not None:
         assert all(w.isfinite().all() for w in checkpoint.read_state(newest)["tensors"].values())
     assert not (tmp_path / "model").exists()
+
+
+SMALL: dict[str, Any] = {
+    "eval_pool": "",
+    "rollout.problems_per_step": 4,
+    "rollout.group_size": 4,
+    "rollout.max_new_tokens": 8,
+    "update.warmup_steps": 0,
+    "threads": 1,
+}
+
+
+def test_weights_that_are_not_finite_are_not_saved(tmp_path: Path) -> None:
+    config = load(TrainConfig, None, SMALL | {"steps": 6, "out": str(tmp_path), "update.lr": 1e30})
+    with pytest.raises(TossupError, match=r"diverged: the update made weights that are not finite.*lower --lr"):
+        train(config, Silent())
+    newest = checkpoint.latest(tmp_path / "checkpoints")
+    if newest is not None:  # the first steps may have had nothing to train on
+        tensors = checkpoint.read_state(newest)["tensors"]
+        assert all(w.isfinite().all() for w in tensors.values())
+
+
+def test_a_policy_that_has_collapsed_is_not_called_done(tmp_path: Path) -> None:
+    settings = SMALL | {"steps": 200, "out": str(tmp_path), "update.lr": 0.3, "curriculum.patience": 72}
+    watcher = Silent()
+    summary = train(load(TrainConfig, None, settings), watcher)
+    assert summary["ended_by"].startswith("collapse: no answer is right any more, where ")
+    assert [note for note in watcher.notes if "may have collapsed" in note]
+
+
+def test_a_fall_is_said_once_and_a_hard_start_is_none() -> None:
+    hard = Progress()
+    assert [hard.take_level(reward) for reward in (0.0, 0.0, None, 0.1, 0.05, 0.1)] == [None] * 6
+    falls = Progress()
+    said = [falls.take_level(reward) for reward in [0.5] * 20 + [0.2] * 20 + [0.0] * 30]
+    assert [step for step, text in enumerate(said) if text] == [48]
+    assert "where it was 50.0%" in str(said[48])

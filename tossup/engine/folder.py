@@ -62,6 +62,15 @@ class RunFolder:
                 raise TossupError(f"another process is writing {self.root}: wait for it, or choose --out") from None
             yield
 
+    def sweep(self) -> None:
+        """Delete what a killed process left half written; only for the process that holds the folder."""
+        for folder in (self.root, self.ledger, self.checkpoints):
+            for path in folder.glob(f"{atomic.TEMPORARY}*"):
+                if path.is_dir():
+                    shutil.rmtree(path)
+                else:
+                    path.unlink()
+
     @contextmanager
     def renewing(self, folder: Path) -> Iterator[Path]:
         """An empty folder to fill; on leaving the block it takes the place of `folder`, and on an error nothing changes.

@@ -1,4 +1,4 @@
-"""How far a run is, and who looks on."""
+"""How far a run is, whether it has lost what it had, and who looks on."""
 
 from __future__ import annotations
 
@@ -34,3 +34,26 @@ class Progress:
     seconds_update: float = 0.0
     evaluations: list[dict[str, float]] = field(default_factory=list)
     ended_by: str = ""
+    level: float = 0.0
+    """Share of right answers among those judged, smoothed over about ten steps."""
+    level_best: float = 0.0
+    fallen: bool = False
+    """Whether it was said that the level is far below its best."""
+
+    def take_level(self, reward: float | None) -> str | None:
+        """Note a step's share of right answers, None without a judged one; returns what is to be said of it, once.
+
+        The curriculum aims at problems that are solved now and then, so a level that falls to a fifth of its best is a
+        policy that has lost what it had, whatever problems come.
+        """
+        if reward is None:
+            return None
+        self.level = 0.9 * self.level + 0.1 * reward if self.level_best else reward
+        self.level_best = max(self.level_best, self.level)
+        if self.fallen or self.level * 5 > self.level_best or self.level_best == 0:
+            return None
+        self.fallen = True
+        return (
+            f"warning: {self.level:.1%} of the answers are right where it was {self.level_best:.1%}: the policy may have "
+            "collapsed. If it does not recover, begin anew with a lower --lr or with --kl-beta, and another --out"
+        )

@@ -27,7 +27,7 @@ from typing import Any
 
 import torch
 
-from tossup.curriculum.batch import BatchRule, Pending, collect
+from tossup.curriculum.batch import BatchRule, NothingLeft, Pending, collect
 from tossup.curriculum.ledger import Ledger
 from tossup.curriculum.sampler import Draw
 from tossup.engine import checkpoint
@@ -135,6 +135,7 @@ class Run:
         Raises:
             TossupError: a part of the ledger is damaged or gone, so that its tokens no longer add up.
         """
+        self.folder.sweep()
         self.ledger.truncate(self.progress.step)
         waiting = sum(tokens(group.rollouts) for _, group in self.pending.waiting)
         check_tokens(self.ledger, self.progress.tokens_generated - waiting)
@@ -188,9 +189,13 @@ class Run:
             self.ledger.append(step, batch.entries)
         p.step, p.groups = step + 1, p.groups + batch.generated_groups
         p.tokens_generated += batch.generated_tokens
-        if batch.nothing_left is not None:
-            p.ended_by = f"nothing left to learn: {batch.nothing_left.value}"
         metrics = step_metrics(batch, waves.groups) | figures
+        if (warning := p.take_level(metrics.get("rollout/reward"))) is not None:
+            self.watcher.note(warning)
+        if batch.nothing_left is NothingLeft.ALL_IMPOSSIBLE and p.level_best > 0:
+            p.ended_by = f"collapse: no answer is right any more, where {p.level_best:.0%} were"
+        elif batch.nothing_left is not None:
+            p.ended_by = f"nothing left to learn: {batch.nothing_left.value}"
         every = self.config.eval.every
         if self.held_out and every and p.step % every == 0:
             with clock("evaluate"):
