@@ -198,7 +198,8 @@ def test_a_lora_run_resumes_exactly_and_is_exported_merged_or_as_it_is(tmp_path:
     assert a.keys() == b.keys()
     assert all(torch.equal(a[name], b[name]) for name in a)
     assert any(t.abs().sum() > 0 for name, t in a.items() if "lora_B" in name)
-    kls = [json.loads(line)["update/kl"] for line in (whole / "metrics.jsonl").read_text().splitlines()]
+    lines = [json.loads(line) for line in (whole / "metrics.jsonl").read_text().splitlines()]
+    kls = [line["update/kl"] for line in lines if "update/kl" in line]  # a step of degenerate groups updates nothing
     assert kls[0] == 0 < kls[-1]
     state = torch.load(whole / "checkpoints" / "step-00000004" / "state.pt", weights_only=True)["tensors"]
     assert all(".lora_" in name for name in state)
