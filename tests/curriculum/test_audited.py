@@ -8,12 +8,13 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pytest
+from polars.testing import assert_frame_equal
 
-from tossup.curriculum import criterion
+from tossup.curriculum import cells, criterion
 from tossup.curriculum.audit import SetAudit, audit
 from tossup.curriculum.history import history
 from tossup.curriculum.ledger import Ledger
-from tossup.curriculum.rollouts import read_rollouts
+from tossup.curriculum.rollouts import Rollouts, read_rollouts
 from tossup.records import Fate, Group, Problem, Rollout, Stop, TossupError, correct, undecided, wrong
 
 
@@ -227,6 +228,33 @@ def test_the_method_says_what_the_share_rests_on(tmp_path: Path) -> None:
     for e in one.expected:
         assert e.wasted.low <= e.wasted.value <= e.wasted.high
         assert e.wasted.value == pytest.approx(e.all_correct.value + e.all_wrong.value)
+
+
+@pytest.mark.parametrize("limit", [7, 100, 1000])
+def test_folding_in_passes_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit: int) -> None:
+    rng = np.random.default_rng(1)
+    rows = [
+        {"problem": f"p{at}", "dataset": "ab"[at % 2], "step": step, "reward": float(r), "response_tokens": int(t)}
+        for at in range(60)
+        for step in range(3)
+        for r, t in zip(rng.random(4) < at / 60, rng.integers(1, 9, 4), strict=True)
+    ]
+    path = table(tmp_path / "run.parquet", rows)
+    whole = cells.fold(read_rollouts([path]), ["dataset"])
+    passes: list[tuple[int, int]] = []
+    folded = cells._folded
+
+    def counted(rollouts: Rollouts, by: Sequence[str], first: int, end: int) -> pl.DataFrame:
+        passes.append((first, end))
+        return folded(rollouts, by, first, end)
+
+    monkeypatch.setattr(cells, "_folded", counted)
+    monkeypatch.setattr(cells, "UNITS_A_PASS", limit)
+    assert_frame_equal(cells.fold(read_rollouts([path]), ["dataset"]), whole)
+    assert [first for first, _ in passes] == [0, *(end for _, end in passes[:-1])]
+    assert passes[-1][1] == cells.BUCKETS
+    assert len(passes) >= 180 / limit
+    assert (len(passes) == 1) == (limit == 1000)
 
 
 def test_many_visits_to_few_problems_widen_the_interval(tmp_path: Path) -> None:
