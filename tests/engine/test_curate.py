@@ -14,9 +14,11 @@ from typing import Any
 import polars as pl
 import pytest
 
+from tossup.cli import main
 from tossup.curriculum.ledger import scan_ledger
 from tossup.curriculum.pool import Pool, read_pool
 from tossup.engine import arithmetic
+from tossup.engine.cleaning import clean
 from tossup.engine.config import CurateConfig, load
 from tossup.engine.curate import _in_words, curate
 from tossup.records import Problem, TossupError
@@ -128,6 +130,71 @@ def test_a_stopped_job_goes_on_and_ends_the_same(
     assert after.problems == 48 - finished
     assert rows(out).equals(rows(whole[0]))
     assert report["toss_ups"] == whole[1]["toss_ups"]
+
+
+ADAPTIVE = {"samples_max": 12, "keep": "0.1..0.9", "confidence": 0.9}
+WAVES = ["--samples-max=12", "--keep=0.1..0.9", "--confidence=0.9"]
+
+
+def test_an_adaptive_job_killed_between_waves_ends_the_same(tmp_path: Path) -> None:
+    whole, out = tmp_path / "whole.parquet", tmp_path / "killed.parquet"
+    report = curate(config(whole, **ADAPTIVE), Counting())
+    options = [f"--{k.rpartition('.')[2].replace('_', '-')}={v}" for k, v in SMALL.items()]
+    code = "import sys; from tossup.cli import main; main(sys.argv[1:])"
+    command = [sys.executable, "-c", code, "curate", POOL, f"--out={out}", "--json", *options, *WAVES]
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
+    while not (tmp_path / "killed.curate" / "wave.json").exists():
+        assert process.poll() is None
+        time.sleep(0.001)
+    os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+    again = curate(config(out, **ADAPTIVE), Counting())
+    assert rows(out).equals(rows(whole))
+    assert (again["kept"], again["dropped"]) == (report["kept"], report["dropped"])
+
+
+def test_the_command_shows_what_was_left_out_and_writes_the_page(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    problems = [*arithmetic.pool()[:30], *(Problem(f"h{i}", f"Of {i}?", "24", "math", "[hard]") for i in range(8))]
+    source, out = tmp_path / "pool.jsonl", tmp_path / "kept.jsonl"
+    Pool.of([*problems, Problem("copy", problems[0].prompt, problems[0].reference, "exact", "x")]).write(source)
+    command = ["curate", str(source), "--out", str(out), "--samples", "4", "--max-new-tokens", "12", "--threads", "1"]
+    with pytest.raises(SystemExit) as exit_:
+        main([*command, *WAVES, "--dedupe"])
+    assert exit_.value.code == 0
+    printed = capsys.readouterr().out
+    for text in ("left out", "duplicate", "too hard", "kept.dropped.jsonl", "report.html", "undecided"):
+        assert text in printed
+    left_out = {row["id"]: row for row in map(json.loads, (tmp_path / "kept.dropped.jsonl").read_text().splitlines())}
+    assert left_out["copy"]["other"] == problems[0].id
+    assert left_out["h3"]["reason"] == "too hard"
+    page = (tmp_path / "kept.curate" / "report.html").read_text()
+    assert "What was left out, and why" in page
+    assert "which stays" in page
+
+
+def test_references_that_the_verifier_calls_equal_are_copies_not_rivals(tmp_path: Path) -> None:
+    problems = [Problem("a", "Half of one?", "1/2"), Problem("b", "half of  one?", "0.5"), Problem("c", "One?", "1")]
+    problems += [Problem("d", "Two?", "2"), Problem("e", "two?", "3")]
+    Pool.of(problems).write(tmp_path / "pool.jsonl")
+    cleaned = clean(config(tmp_path / "out.jsonl", str(tmp_path / "pool.jsonl"), dedupe=True))
+    reasons = {row["id"]: row["reason"] for row in cleaned.dropped.values()}
+    assert reasons == {"b": "duplicate", "d": "conflicting references", "e": "conflicting references"}
+    assert cleaned.rest.ids == ["a", "c"]
+
+
+def test_what_overlaps_an_evaluation_set_is_never_sampled(tmp_path: Path) -> None:
+    problems = arithmetic.pool()[:12]
+    Pool.of(problems).write(tmp_path / "pool.jsonl")
+    Pool.of(problems[3:5]).write(tmp_path / "held_out.jsonl")
+    out = tmp_path / "out.parquet"
+    curate(config(out, str(tmp_path / "pool.jsonl"), against=(str(tmp_path / "held_out.jsonl"),)), Counting())
+    overlap = {problem.id for problem in problems[3:5]}
+    assert set(rows(out)["problem"]) == {problem.id for problem in problems} - overlap
+    assert set(read_pool(out).ids) == {problem.id for problem in problems} - overlap
+    with pytest.raises(TossupError, match="against"):
+        curate(config(out, str(tmp_path / "pool.jsonl")), Counting())
 
 
 def test_a_pool_beyond_the_model_is_said_plainly(tmp_path: Path) -> None:

@@ -25,10 +25,13 @@ class Look:
         say(text)
 
     def started(self, problems: int, done: int) -> None:
-        """Set the bar up; problems of an earlier call count as done."""
+        """Set the bar up, or set it back for the next wave; problems of an earlier call count as done."""
         if done:
             self.note(f"{done:,} of {problems:,} problems are already measured")
-        self.task = self.progress.add_task("measuring", total=problems, completed=done, speed="")
+        if self.task is None:
+            self.task = self.progress.add_task("measuring", total=problems, completed=done, speed="")
+        else:
+            self.progress.reset(self.task, total=problems, completed=done)
 
     def measured(self, problems: int, tokens: int) -> None:
         """Move the bar."""

@@ -16,6 +16,9 @@ from tossup.engine.config import CurateConfig
 from tossup.engine.pools import open_pool
 from tossup.records import Problem, Ruling
 
+RIVALS = 16
+"""Rows with one prompt and different references, at most, whose keys are compared by the verifier; more are no copies."""
+
 
 class Cleaned(NamedTuple):
     """A pool as it was read, what the checks found, and by position what is left out for it (see `dropped.COLUMNS`)."""
@@ -65,7 +68,9 @@ def _settled(pool: Pool, findings: Iterable[Finding]) -> Iterable[Finding]:
 
 
 def _pairs(pool: Pool, finding: Finding) -> list[tuple[Problem, str]]:
-    """The other references as answers to the first problem; none where a verifier does not read answers."""
+    """The other references as answers to the first problem; none where the verifier does not read them so."""
+    if len(finding.rows) > RIVALS:
+        return []
     first, *others = (pool[row] for row in finding.rows)
     if any(problem.verifier != "math" for problem in (first, *others)):
         return []

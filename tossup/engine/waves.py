@@ -10,7 +10,8 @@ was not.
 Numbers of chunks name the parts of the ledger and seed the answers. Those of the first look are places in the pool and
 stay free for a larger --limit; those of the waves count up behind them.
 
-The budget is looked at before each chunk: none is begun that would pass it, if its answers are as long as those so far.
+The budget is looked at before each chunk: none is begun that would pass it, if its answers are as long as those so far
+(on a cluster, chunks that are under way come on top).
 The ledger of such a job shows what was undecided more often than the pool holds it. So the groups of the first look are
 `drawn_by` "uniform", the others "undecided", and whoever estimates something about the pool takes the first kind.
 """
