@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from tossup.engine.objective import SURROGATES, advantages, policy_loss, sequence_weights
+from tossup.engine.objective import SURROGATES, advantages, overlong_penalty, policy_loss, sequence_weights
 
 GROUPS, SIZE, LIMIT = 4, 4, 12
 
@@ -184,8 +184,20 @@ def by_definition(folder: Path) -> None:
         print(f"| {[int(r) for r in group]} | {other[0]} | {own[0]} | {other[1]} | {own[1]} |")
 
 
+def overlong() -> None:
+    """Print how far our overlong penalty is from TRL's `get_soft_overlong_punishment`, over all lengths."""
+    from trl.rewards import get_soft_overlong_punishment
+
+    for limit, cache in ((20, 4), (20_480, 4_096)):
+        punish = get_soft_overlong_punishment(max_completion_len=limit, soft_punish_cache=cache)
+        lengths = range(1, limit + 2, max(1, limit // 500))
+        lost = [-p for p in punish(completion_ids=[[0] * length for length in lengths])]
+        apart = max(abs(a - overlong_penalty(n, limit, cache / limit)) for a, n in zip(lost, lengths, strict=True))
+        print(f"overlong punishment, limit {limit:,}, last {cache:,}: at most {apart:.1e} apart")
+
+
 def main() -> None:
-    """Print both tables."""
+    """Print the tables."""
     from transformers.utils import logging
 
     from benchmarks.engine import build_wide_model
@@ -207,6 +219,8 @@ def main() -> None:
             print(f"| {case.name} | {settings} | {value:+.4f} | " + " | ".join(cells) + " |", flush=True)
         print()
         by_definition(folder)
+        print()
+        overlong()
 
 
 if __name__ == "__main__":
