@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import rich_click as click
@@ -61,15 +62,19 @@ def command(
 ) -> None:
     """Report how many groups of G answers would teach nothing, per dataset, with 90 % intervals.
 
-    SOURCES are rollouts as a trainer or an evaluation wrote them (Parquet, JSONL or CSV; gzipped JSONL too), ledgers,
-    run folders, or pools with counts. Columns are found by name; --map names them where that fails.
+    SOURCES are rollouts as a trainer or an evaluation wrote them (Parquet, JSONL or CSV; gzipped JSONL too), folders of
+    such files, ledgers, run folders, or pools with counts: what TRL, verl, prime-rl, verifiers and lm-evaluation-harness
+    write is known. Columns are found by name, and a note says what each was taken for; --map names them otherwise.
 
     \b
     tossup audit rollouts.jsonl --group-size 4,8,16,32
+    tossup audit grpo_output/completions --html waste.html
     tossup audit runs/2026-01-02/ --by dataset --by drawn_by
-    tossup audit out/*.parquet --map reward=accuracy --correct-if '>= 1' --json
+    tossup audit results.jsonl --map reward=metrics.correct --json
     tossup audit pool.parquet --plan --budget 50M --group-size 4..32
     """
+    # Small matrices: threads that wait for each other would cost more than they bring. Read when numpy is first imported.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     from tossup.cli import audit_output, audit_plan
     from tossup.curriculum import criterion, history, planner
     from tossup.curriculum.audit import audit
