@@ -12,7 +12,6 @@ from typing import NamedTuple
 
 from tossup.curriculum.pool import Pool
 from tossup.engine.config import TrainConfig
-from tossup.engine.policy import model_source
 from tossup.engine.pools import open_pool, spread
 from tossup.records import Problem
 
@@ -33,6 +32,8 @@ def of_pool(pool: Pool, counts: bool) -> str:
 
 def of_model(name: str) -> dict[str, str]:
     """The fingerprint of a model's folder under its name; of a name on the Hub, none: there the name has to do."""
+    from tossup.engine.policy import model_source  # here, so that a pool can be looked over without torch
+
     folder = Path(model_source(name))
     if not folder.is_dir():
         return {}
