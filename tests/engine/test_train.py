@@ -30,6 +30,7 @@ from tossup.records import Problem, TossupError
 
 SMALL = {
     "steps": 6,
+    "save_every": 1,
     "rollout.problems_per_step": 6,
     "rollout.group_size": 4,
     "eval.problems": 20,

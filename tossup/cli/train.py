@@ -88,12 +88,10 @@ def command(recipe: Path | None, as_json: bool, **overrides: Any) -> None:
         try:
             summary = train(config, look)
         except KeyboardInterrupt:
-            console.print("interrupted; every finished step is saved: the same command resumes the run", soft_wrap=True)
+            console.print("interrupted; the same command resumes the run where its last checkpoint is", soft_wrap=True)
             raise
         except OSError as e:
-            raise TossupError(
-                f"{e}; every finished step is saved: free what is missing and run the same command"
-            ) from e
+            raise TossupError(f"{e}; the checkpoints are safe: free what is missing and run the same command") from e
     if not summary:  # a process of torchrun that follows the one that prints
         return
     if as_json:

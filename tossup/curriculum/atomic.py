@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO
@@ -19,8 +19,10 @@ TEMPORARY = ".part-"
 
 
 @contextmanager
-def replacing(path: Path) -> Iterator[IO[bytes]]:
+def replacing(path: Path, flush: bool = True) -> Iterator[IO[bytes]]:
     """A binary file to write; on leaving the block it takes the place of `path`, and on an error nothing changes.
+
+    Without `flush` it outlives the process, but a power cut only once `flushed` was called on it.
 
     Raises:
         TossupError: the disk refused: full, read-only, no such folder.
@@ -30,15 +32,30 @@ def replacing(path: Path) -> Iterator[IO[bytes]]:
         with temporary.open("xb") as file:
             yield file
             file.flush()
-            os.fsync(file.fileno())
+            if flush:
+                os.fsync(file.fileno())
         temporary.replace(path)
-        sync_folder(path.parent)
+        if flush:
+            sync_folder(path.parent)
     except BaseException as e:
         with suppress(FileNotFoundError):
             temporary.unlink()
         if isinstance(e, OSError):
             raise TossupError(f"{path} could not be written: {e.strerror or e}; what was there before is intact") from e
         raise
+
+
+def flushed(paths: Sequence[Path]) -> None:
+    """Flush these files, and the folders that they are in, to the disk; what is gone by now is left out.
+
+    Raises:
+        OSError: the disk refused.
+    """
+    for path in paths:
+        with suppress(FileNotFoundError), path.open("rb") as file:
+            os.fsync(file.fileno())
+    for folder in {path.parent for path in paths}:
+        sync_folder(folder)
 
 
 def sync_folder(folder: Path) -> None:

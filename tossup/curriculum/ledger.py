@@ -68,13 +68,16 @@ class Ledger:
         self.folder = Path(folder)
         self.run = run
         self.keep_text = keep_text
+        self._unflushed: list[Path] = []
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
         except OSError as e:
             raise TossupError(f"{self.folder}: cannot be made a ledger's folder ({e.strerror})") from e
 
-    def append(self, step: int, entries: Sequence[Entry]) -> None:
+    def append(self, step: int, entries: Sequence[Entry], flush: bool = True) -> None:
         """Write the part of this step, whole or not at all, in place of any earlier part of the same step.
+
+        Without `flush` a power cut may take the part with it until `flush()` is called, which is far cheaper for several.
 
         Raises:
             ValueError: a group comes with another number of fates than rollouts, or a rollout has no verdict.
@@ -100,10 +103,17 @@ class Ledger:
                 for at, r in enumerate(group.rollouts)
             ]
             # Text first: a part whose rows are there always has its text.
-            with atomic.replacing(self._part("text", step)) as file:
+            with atomic.replacing(self._part("text", step), flush) as file:
                 pl.DataFrame(texts, schema=TEXT_SCHEMA, orient="row").write_parquet(file)
-        with atomic.replacing(self._part("step", step)) as file:
+        with atomic.replacing(self._part("step", step), flush) as file:
             pl.DataFrame(rows, schema=SCHEMA, orient="row").write_parquet(file)
+        if not flush:
+            self._unflushed += [self._part("step", step)] + [self._part("text", step)] * self.keep_text
+
+    def flush(self) -> None:
+        """Bring to the disk what was appended without."""
+        atomic.flushed(self._unflushed)
+        self._unflushed = []
 
     def truncate(self, step: int) -> None:
         """Drop the parts of this step and of all later ones, and whatever a killed writer left half-written."""

@@ -111,7 +111,8 @@ def packed(model: Any, optimizer: torch.optim.Optimizer, world: World, folder: P
         return {"tensors": tensors}
     try:
         save(tensors, storage_writer=FileSystemWriter(folder / SHARDS))
-        atomic.sync_folder(folder / SHARDS)
+        if world.leads:  # which renames the folder next: the others leave it alone from here on
+            atomic.sync_folder(folder / SHARDS)
     except CheckpointException as e:
         raise TossupError(
             f"{folder / SHARDS} could not be written ({_cause(e)}); the checkpoint before is intact"

@@ -208,6 +208,6 @@ def _as_user_error(rank: int) -> Iterator[None]:
     except (RuntimeError, ValueError) as e:  # gloo and the rendezvous raise nothing more special
         first_line = str(e).strip().splitlines()[0]
         raise TossupError(
-            f"rank {rank} has lost the other processes of this run ({first_line}); every finished step is saved: the same "
+            f"rank {rank} has lost the other processes of this run ({first_line}); what was saved is safe: the same "
             "command resumes it"
         ) from e

@@ -186,7 +186,7 @@ class Run:
         with clock("update"):
             figures = self.learner.update(batch.kept, step) if batch.kept else {}
         with clock("ledger"):
-            self.ledger.append(step, batch.entries)
+            self.ledger.append(step, batch.entries, flush=False)
         p.step, p.groups = step + 1, p.groups + batch.generated_groups
         p.tokens_generated += batch.generated_tokens
         metrics = step_metrics(batch, waves.groups) | figures
@@ -229,6 +229,7 @@ class Run:
         return result
 
     def _save(self) -> None:
+        self.ledger.flush()  # a checkpoint never counts what the ledger could still lose
         keep = self.config.keep_checkpoints
         with checkpoint.writing(self.folder.checkpoints, self.progress.step, keep) as part:
             state = {
