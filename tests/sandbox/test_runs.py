@@ -10,7 +10,7 @@ import threading
 import pytest
 
 from tossup.sandbox import Limits, Outcome, Sandbox
-from tossup.sandbox.run import Program
+from tossup.sandbox.program import Program
 
 PROGRAMS: dict[str, tuple[str, bytes, bytes]] = {
     "input and print": ("a, b = map(int, input().split())\nprint(a + b)", b"2 3\n", b"5\n"),
@@ -309,10 +309,10 @@ def test_a_program_that_is_kept_is_compiled_once_unless_that_run_is_killed(sandb
     with Program(text, many=True) as program:
         for word in ("hang", "a", "b", "c"):
             result = sandbox.run(program, word.encode(), argv=[word], limits=Limits(cpu_seconds=0.3, wall_seconds=60))
-            fd = program.descriptors(word)[1]
-            program.was_run(word, Outcome.FINISHED)
-            assert fd is not None
-            compiled = os.fstat(fd).st_size
+            with program.handed_to(word) as (_, fd):
+                assert fd is not None
+                compiled = os.fstat(fd).st_size
+            program.was_run(word, True)
             if word == "hang":
                 assert result.outcome is Outcome.TIMEOUT_CPU
                 assert compiled == 0
@@ -320,11 +320,11 @@ def test_a_program_that_is_kept_is_compiled_once_unless_that_run_is_killed(sandb
                 assert result.stdout == f"main.py ['main.py', '{word}']\n".encode()
                 assert compiled > 100
         program.close()
-        assert program.descriptors("first")[1] is not None
-        assert program.descriptors("at the same time")[1] is None
-        program.was_run("at the same time", Outcome.FINISHED)
-        assert program.descriptors("still")[1] is None
-        program.was_run("first", Outcome.INFRA)
+        for name, given in (("first", True), ("at the same time", False), ("still", False)):
+            with program.handed_to(name) as (_, fd):
+                assert (fd is not None) == given
+        program.was_run("at the same time", True)
+        program.was_run("first", False)
         assert sandbox.run(program, b"d", argv=["d"]).outcome is Outcome.FINISHED
 
 
@@ -351,3 +351,38 @@ def test_what_the_zygote_rehearsed_leaves_no_trace(sandbox: Sandbox) -> None:
     assert "LD_" not in first
     assert first.endswith(" text\nend\n")
     assert "'a'" not in sandbox.run("import sys; print(sys.argv)").stdout.decode()
+
+
+def test_a_compiled_form_that_does_not_fit_is_not_kept(sandbox: Sandbox) -> None:
+    """What is too big for the limit on files was cut off there, and every later run of a correct program failed."""
+    assert [r.stdout for r in sandbox.run_many("print(1)", [b""] * 3, limits=Limits(file_bytes=9))] == [b"1\n"] * 3
+
+
+def test_a_program_is_not_closed_while_it_is_handed_over() -> None:
+    """A descriptor that is closed then may be another file by the time it is sent."""
+    program = Program("print(1)", many=True)
+    closing = threading.Thread(target=program.close)
+    with program.handed_to("a run") as (source, code):
+        closing.start()
+        closing.join(0.2)
+        assert closing.is_alive()
+        assert code is not None
+        assert os.fstat(source).st_size == len("print(1)")
+    closing.join()
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        os.fstat(source)
+
+
+def test_a_fork_of_the_host_shares_no_program_with_it(strongest: Sandbox) -> None:
+    """The parent's thread would never release the lock in the child, and two hosts would write to one compiled form."""
+    with Program("print(1)", many=True) as program:
+        assert strongest.run(program).stdout == b"1\n"
+        with program.handed_to("a run") as (_, code):
+            assert code is not None
+            of_the_parent = os.fstat(code).st_ino
+            child = os.fork()
+            if child == 0:
+                with program.handed_to("another") as (_, own):
+                    os._exit(own is None or os.fstat(own).st_ino == of_the_parent)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        assert strongest.run(program).stdout == b"1\n"

@@ -71,6 +71,8 @@ class Job:
     file_bytes: int
     open_files: int
     threads: int
+    paired: bool
+    """Whether it talks with a run of another zygote, so that it waits whenever that one is kept waiting."""
 
 
 def become_program(jail: Jail, job: Job, fds: Sequence[int], limits: Limits, stage: mmap.mmap) -> None:
@@ -168,7 +170,7 @@ def load(source: bytes, compiled: bytes, code_fd: int, stage: mmap.mmap) -> type
             return loaded
         code = compile(source, "main.py", "exec", dont_inherit=True)
         if code_fd >= 0:
-            os.pwrite(code_fd, marshal.dumps(code), 0)
+            leave(code, code_fd)
         return code
     except BaseException:  # noqa: BLE001 - SyntaxError, RecursionError, MemoryError...: the program's, shown as Python would
         sys.excepthook(*sys.exc_info())
@@ -176,6 +178,16 @@ def load(source: bytes, compiled: bytes, code_fd: int, stage: mmap.mmap) -> type
     finally:
         if code_fd >= 0:
             os.close(code_fd)
+
+
+def leave(code: types.CodeType, fd: int) -> None:
+    """Leave the compiled form to later runs, all of it or nothing."""
+    try:
+        data = marshal.dumps(code)
+        if os.pwrite(fd, data, 0) < len(data):
+            os.ftruncate(fd, 0)
+    except (OSError, ValueError, MemoryError):
+        return  # too big for this run's limits, or nested too deeply: later runs compile it again
 
 
 def stream(fd: int, mode: str, name: str, errors: str = "strict") -> io.TextIOWrapper:

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 
 KILLED = ("", "timeout_cpu", "timeout_wall", "threads", "memory", "stopped")
 """Why the zygote ended a run; "" where it ended by itself."""
+WALL_STRETCH = 10
+"""So many times its wall limit a run may take at most, however much of that it was kept from running: see `watch`."""
 _NUMBERS = struct.Struct("=?iBddq")
 """Of fixed form, since to write and read it costs every run a tenth of what JSON does."""
 

@@ -14,7 +14,9 @@ from typing import TypeVar
 
 from tossup.records import TossupError
 from tossup.sandbox import backends
-from tossup.sandbox.run import Program, Run, drive
+from tossup.sandbox.files import MemoryFile
+from tossup.sandbox.program import Program
+from tossup.sandbox.run import Run, drive
 from tossup.sandbox.words import Conversation, Limits, Outcome, Result
 from tossup.sandbox.worker import Setup, Worker, WorkerError
 
@@ -30,6 +32,20 @@ class _Slot:
 
     candidate: Worker | None = None
     tests: Worker | None = None
+    waits: MemoryFile | None = None
+    """By which the two tell each other how long their runs were kept waiting."""
+
+    def get_candidate(self, setup: Setup) -> Worker:
+        self.candidate = self.candidate or Worker(setup, self._shared(), 0)
+        return self.candidate
+
+    def get_tests(self, setup: Setup) -> Worker:
+        self.tests = self.tests or Worker(setup, self._shared(), 1)
+        return self.tests
+
+    def _shared(self) -> int:
+        self.waits = self.waits or MemoryFile(bytes(16), sealed=False)
+        return self.waits.fileno()
 
     def workers(self) -> list[Worker]:
         return [w for w in (self.candidate, self.tests) if w is not None]
@@ -37,7 +53,9 @@ class _Slot:
     def end(self, how: Callable[[Worker], None]) -> None:
         for worker in self.workers():
             how(worker)
-        self.candidate = self.tests = None
+        if self.waits is not None:
+            self.waits.close()
+        self.candidate = self.tests = self.waits = None
 
 
 class Sandbox:
@@ -144,13 +162,12 @@ class Sandbox:
         limits = candidate_limits or self.limits, tests_limits or self.limits
 
         def talk(slot: _Slot) -> Conversation:
-            slot.candidate = slot.candidate or Worker(self._ready())
-            slot.tests = slot.tests or Worker(self._ready())
+            candidates, testers = slot.get_candidate(self._ready()), slot.get_tests(self._ready())
             with contextlib.ExitStack() as stack:
                 programs = [stack.enter_context(_kept_or_made(program)) for program in (candidate, tests)]
-                theirs = Run(slot.candidate, limits[0], stop_on_overflow=False)
+                theirs = Run(candidates, limits[0], stop_on_overflow=False)
                 stack.callback(theirs.close)
-                ours = Run(slot.tests, limits[1], stop_on_overflow=False, verdict=VERDICT_BYTES)
+                ours = Run(testers, limits[1], stop_on_overflow=False, verdict=VERDICT_BYTES)
                 stack.callback(ours.close)
                 for program, run in zip(programs, (theirs, ours), strict=True):
                     stack.callback(_was_run, program, run)
@@ -168,8 +185,7 @@ class Sandbox:
 
     def _run(self, program: Program, stdin: bytes, argv: Sequence[str], limits: Limits) -> Result:
         def once(slot: _Slot) -> Result:
-            slot.candidate = slot.candidate or Worker(self._ready())
-            run = Run(slot.candidate, limits)
+            run = Run(slot.get_candidate(self._ready()), limits)
             try:
                 run.start(program, stdin, argv)
                 drive([run])
@@ -229,7 +245,7 @@ class Sandbox:
 
 
 def _was_run(program: Program, run: Run) -> None:
-    program.was_run(run, run.result().outcome)
+    program.was_run(run, run.undisturbed)
 
 
 def _kept_or_made(program: str | Program) -> contextlib.AbstractContextManager[Program]:

@@ -47,7 +47,7 @@ out.flush()
 
 def rehearse(jail: Jail) -> None:
     """Go through runs in a jail whose calls do nothing, from `enter` up to the end of the program."""
-    job, stage = Job((0, -1, 0, 1, 2), (), 1.0, 1.0, 1, 1, 1, 1), mmap.mmap(-1, 1)
+    job, stage = Job((0, -1, 0, 1, 2), (), 1.0, 1.0, 1, 1, 1, 1, False), mmap.mmap(-1, 1)
     compiled = marshal.dumps(compile(SAMPLE, "main.py", "exec", dont_inherit=True))
     for i in range(TIMES):
         prepare_main()

@@ -15,11 +15,10 @@ import signal
 import time
 from collections.abc import Sequence
 from functools import lru_cache
-from threading import Lock
-from types import TracebackType
 
 from tossup.sandbox.files import MemoryFile
-from tossup.sandbox.messages import Reply
+from tossup.sandbox.messages import WALL_STRETCH, Reply
+from tossup.sandbox.program import Program
 from tossup.sandbox.words import Limits, Outcome, Result
 from tossup.sandbox.worker import Worker, WorkerError
 
@@ -34,58 +33,6 @@ SHORT_RUN_MS = 5
 """How long a run is given to end before its output is read as it comes."""
 EAGER_ROUNDS, PAUSE_S = 16, 0.001
 """After so many wake-ups the host pauses between them: a program that prints a character at a time must not cost it a core."""
-
-
-class Program:
-    """A program to hand over: its source and, where it runs more than once (`many`), a place for its compiled form.
-
-    The files are made on first use, so that a host without memory is noticed where a run can fail, and again on the first use
-    after `close`. Safe to use from many threads, but for `close`.
-    """
-
-    def __init__(self, text: str, many: bool = False) -> None:
-        self._text = text.encode("utf-8", "surrogatepass")
-        self._many = many
-        self._source: MemoryFile | None = None
-        self._code: MemoryFile | None = None
-        self._writer: object = None
-        self._lock = Lock()
-
-    def descriptors(self, run: object) -> tuple[int, int | None]:
-        """For this run: of the source and of the compiled form, None for those that start while the first run makes it.
-
-        Raises:
-            OSError: the host is out of descriptors or memory.
-        """
-        with self._lock:
-            self._source = self._source or MemoryFile(self._text)
-            if not self._many or self._writer is not None:
-                return self._source.fileno(), None
-            self._code = self._code or MemoryFile(b"", sealed=False)
-            if not self._code.size():
-                self._writer = run
-            return self._source.fileno(), self._code.fileno()
-
-    def was_run(self, run: object, outcome: Outcome) -> None:
-        """The compiled form is there for others once the run that made it is over, unless that was killed."""
-        with self._lock:
-            if self._writer is run:
-                self._writer = None
-                if self._code is not None and outcome not in (Outcome.FINISHED, Outcome.ERROR):
-                    self._code.truncate()
-
-    def close(self) -> None:
-        """Give the memory back."""
-        for file in (self._source, self._code):
-            if file is not None:
-                file.close()
-        self._source = self._code = None
-
-    def __enter__(self) -> Program:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, e: BaseException | None, tb: TracebackType | None) -> None:
-        self.close()
 
 
 class Capture:
@@ -126,7 +73,7 @@ class Capture:
 
 
 @lru_cache(maxsize=64)
-def job(layout: tuple[int, ...], argv: tuple[str, ...], limits: Limits) -> bytes:
+def job(layout: tuple[int, ...], argv: tuple[str, ...], limits: Limits, paired: bool) -> bytes:
     """The message that starts a run. The same one for many runs: the zygote need not read it again either."""
     return json.dumps(
         {
@@ -138,6 +85,7 @@ def job(layout: tuple[int, ...], argv: tuple[str, ...], limits: Limits) -> bytes
             "file_bytes": limits.file_bytes,
             "open_files": limits.open_files,
             "threads": limits.threads,
+            "paired": paired,
         }
     ).encode()
 
@@ -162,15 +110,14 @@ class Run:
             WorkerError: the worker has gone.
             OSError: the host is out of descriptors or memory.
         """
-        source, code = program.descriptors(self)
-        with MemoryFile(stdin) as data:
+        with MemoryFile(stdin) as data, program.handed_to(self) as (source, code):
             stdout, stderr, *verdict = (c.theirs for c in self.captures)
             fds = [source, data.fileno(), stdout, stderr, *peers, *verdict]
             layout = [0, -1, *range(1, len(fds))]
             if code is not None:
                 layout[1] = len(fds)
                 fds.append(code)
-            self.worker.send(job(tuple(layout), tuple(argv), self.limits), fds)
+            self.worker.send(job(tuple(layout), tuple(argv), self.limits, bool(peers)), fds)
         for capture in self.captures:
             capture.close_theirs()
 
@@ -200,6 +147,12 @@ class Run:
     def done(self) -> bool:
         """Whether there is nothing more to wait for."""
         return self.reply is not None or bool(self.failure)
+
+    @property
+    def undisturbed(self) -> bool:
+        """Whether nobody has ended it."""
+        reply = self.reply
+        return reply is not None and reply.started and not reply.killed and reply.exit != -signal.SIGKILL
 
     def close(self) -> None:
         """Close the host's ends of the pipes."""
@@ -231,7 +184,7 @@ def drive(runs: Sequence[Run], finished: Run | None = None) -> None:
     For the first moments it waits for replies alone: what a short run prints fits its pipes, and waking for each of them
     costs the host more than reading them.
     """
-    deadline = time.monotonic() + max(run.limits.wall for run in runs) + GRACE_S
+    deadline = time.monotonic() + WALL_STRETCH * max(run.limits.wall for run in runs) + GRACE_S
     poll = select.poll()
     sources: dict[int, tuple[Run, Capture | None]] = {run.worker.fileno(): (run, None) for run in runs}
     for fd in sources:

@@ -1,4 +1,9 @@
-"""The zygote waits for a run and holds it to its limits of CPU time, wall time, threads and memory."""
+"""The zygote waits for a run and holds it to its limits of CPU time, wall time, threads and memory.
+
+Wall time counts without what the run spent ready to run and waiting for a core, by the kernel's account. Of two programs that
+talk one waits whenever the other runs or is kept waiting: with many more jobs than cores, a pair that needs four seconds
+of CPU time each took 77 seconds, 70 of them in that queue. So each zygote tells the other how long its run was kept waiting.
+"""
 
 from __future__ import annotations
 
@@ -6,20 +11,29 @@ import os
 import select
 import signal
 import socket
+import struct
 import time
 
 from tossup.sandbox.child import Job
+from tossup.sandbox.messages import WALL_STRETCH
 
 FIRST_TICK_S, LAST_TICK_S = 0.02, 0.1
 SHORTEST_WAIT_S = 0.002
 RESIDENT_SLACK = 64 << 20
 """A run may hold this much beyond its memory limit, for the interpreter and its libraries."""
+_SECONDS = struct.Struct("=d")
 
 
 class Watch:
-    """Watches one child at a time from the zygote, which the child cannot reach."""
+    """Watches one child at a time from the zygote, which the child cannot reach.
 
-    def __init__(self, control: socket.socket, host: int) -> None:
+    `waits` is a file that two zygotes share (or -1), and `place` says which of its two numbers is ours: the seconds
+    that our run has been kept waiting.
+    """
+
+    def __init__(self, control: socket.socket, host: int, waits: int, place: int) -> None:
+        self._waits, self._place = waits, place
+        self._told = False
         self._poll = select.poll()
         for fd in (control.fileno(), host):
             self._poll.register(fd, select.POLLIN)
@@ -36,6 +50,9 @@ class Watch:
         pid 1 of its pid namespace ends all of it; elsewhere it is one process that cannot fork.
         """
         started = time.monotonic()
+        if self._told:
+            self._tell(0.0)
+            self._told = False
         pidfd = os.pidfd_open(child)
         self._poll.register(pidfd, select.POLLIN)
         killed, tick = "", FIRST_TICK_S
@@ -47,7 +64,7 @@ class Watch:
             if ready:
                 killed = "stopped"
             else:
-                killed, cpu = self._over(child, pidfd, job, time.monotonic() - started > job.wall_seconds)
+                killed, cpu = self._over(child, pidfd, job, time.monotonic() - started)
                 pause = max(SHORTEST_WAIT_S, min(tick, (job.cpu_seconds - cpu) / self._cores))
                 tick = min(LAST_TICK_S, 1.5 * tick)
             if killed:
@@ -61,7 +78,7 @@ class Watch:
             killed = "timeout_cpu"
         return os.waitstatus_to_exitcode(status), killed, cpu, time.monotonic() - started, used.ru_maxrss * 1024
 
-    def _over(self, child: int, pidfd: int, job: Job, too_long: bool) -> tuple[str, float]:
+    def _over(self, child: int, pidfd: int, job: Job, wall: float) -> tuple[str, float]:
         """The limit that the child has passed, or "", and its CPU seconds."""
         try:
             cpu = time.clock_gettime(cpu_clock(child))
@@ -69,27 +86,54 @@ class Watch:
             return "", 0.0  # it has just ended
         if cpu > job.cpu_seconds:
             return "timeout_cpu", cpu
-        if too_long:
-            return "timeout_wall", cpu
-        threads, resident = self._size(pidfd)
+        process = self._in_proc(pidfd)
+        if job.paired or wall > job.wall_seconds:
+            kept_waiting = self._kept_waiting(process, job.paired)
+            if wall > job.wall_seconds * WALL_STRETCH or wall - kept_waiting > job.wall_seconds:
+                return "timeout_wall", cpu
+        threads, resident = self._size(process)
         if threads > job.threads:
             return "threads", cpu
         return ("memory" if resident > job.memory_bytes + RESIDENT_SLACK else ""), cpu
 
-    def _size(self, pidfd: int) -> tuple[int, int]:
-        """Threads and resident bytes; zeros where /proc cannot tell.
+    def _in_proc(self, pidfd: int) -> str:
+        """The directory of the child in the host's /proc; "" where there is none.
 
-        RLIMIT_NPROC does not bind uid 0 and counts other processes of the same user, so threads are counted here. The
-        child's id outside this pid namespace stands in the host's /proc, beside our own descriptor for it.
+        Its id outside this pid namespace stands there beside our own descriptor for it.
         """
         if self._proc < 0:
-            return 0, 0
+            return ""
         try:
             about = dict(line.split(":", 1) for line in self._read(f"self/fdinfo/{pidfd}").splitlines())
-            fields = self._read(f"{int(about['Pid'])}/stat").rsplit(")", 1)[1].split()
-        except (OSError, KeyError, IndexError):
-            return 0, 0  # it has just ended, or /proc hides it
-        return int(fields[17]), int(fields[21]) * os.sysconf("SC_PAGE_SIZE")
+            return str(int(about["Pid"]))
+        except (OSError, KeyError):
+            return ""  # it has just ended, or /proc hides it
+
+    def _size(self, process: str) -> tuple[int, int]:
+        """Threads and resident bytes; zeros where /proc cannot tell.
+
+        RLIMIT_NPROC does not bind uid 0 and counts other processes of the same user, so threads are counted here.
+        """
+        try:
+            fields = self._read(f"{process}/stat").rsplit(")", 1)[1].split() if process else []
+        except (OSError, IndexError):
+            return 0, 0  # it has just ended
+        return (int(fields[17]), int(fields[21]) * os.sysconf("SC_PAGE_SIZE")) if fields else (0, 0)
+
+    def _kept_waiting(self, process: str, paired: bool) -> float:
+        """Seconds that the run was ready and had no core, and with `paired` those of the other run too."""
+        try:
+            own = int(self._read(f"{process}/schedstat").split()[1]) / 1e9 if process else 0.0
+        except (OSError, IndexError):
+            own = 0.0  # it has just ended, or this kernel keeps no such account
+        if not paired or self._waits < 0:
+            return own
+        self._tell(own)
+        self._told = True
+        return own + float(_SECONDS.unpack(os.pread(self._waits, _SECONDS.size, _SECONDS.size * (1 - self._place)))[0])
+
+    def _tell(self, seconds: float) -> None:
+        os.pwrite(self._waits, _SECONDS.pack(seconds), _SECONDS.size * self._place)
 
     def _read(self, path: str) -> str:
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC, dir_fd=self._proc)

@@ -97,15 +97,19 @@ def readable(site: Sequence[str]) -> list[str]:
 class Worker:
     """One running zygote. Not thread-safe: whoever holds it, uses it alone.
 
+    `waits` is the descriptor of a file of two numbers, by which two zygotes whose runs talk tell each other how long these
+    were kept waiting (`watch`); `place` says which is this one's.
+
     Raises:
         WorkerError: the interpreter is missing, or the backend does not work here.
     """
 
-    def __init__(self, setup: Setup) -> None:
+    def __init__(self, setup: Setup, waits: int = -1, place: int = 0) -> None:
         self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._process: subprocess.Popen[bytes] | None = None
         try:
-            with theirs, MemoryFile(json.dumps(setup.config()).encode()) as config:
+            configuration = {**setup.config(), "waits": waits, "place": place}
+            with theirs, MemoryFile(json.dumps(configuration).encode()) as config:
                 python = setup.python or sys.executable
                 if not python:
                     raise WorkerError("no interpreter: sys.executable is empty")
@@ -116,7 +120,7 @@ class Worker:
                     stderr=subprocess.DEVNULL,
                     env={**ENVIRONMENT, **AT_START},
                     cwd="/",
-                    pass_fds=(theirs.fileno(), config.fileno()),
+                    pass_fds=[fd for fd in (theirs.fileno(), config.fileno(), waits) if fd >= 0],
                     start_new_session=True,
                 )
             self._control.settimeout(READY_TIMEOUT_S)

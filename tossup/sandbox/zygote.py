@@ -128,7 +128,7 @@ class Zygote:
         while os.open("/dev/null", os.O_RDWR | os.O_CLOEXEC) < LOW_DESCRIPTORS:
             pass
         self._control, self._host = control, host
-        self._watch = Watch(control, host)
+        self._watch = Watch(control, host, config["waits"], config["place"])
         backend = config["backend"]
         in_namespaces = backend == "namespaces"
         self._pids = namespaces.PidNamespaces() if in_namespaces else None

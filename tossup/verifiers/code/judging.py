@@ -21,7 +21,7 @@ from typing import Any
 
 from tossup.records import Ruling, TossupError, Verdict, correct, undecided, wrong
 from tossup.sandbox import Limits, Outcome, Result, Sandbox
-from tossup.sandbox.run import Program
+from tossup.sandbox.program import Program
 from tossup.verifiers.code.codec import CodecError, Json
 from tossup.verifiers.code.compare import output_difference, shown
 from tossup.verifiers.code.decode import Decoder
