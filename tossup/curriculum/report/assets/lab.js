@@ -123,9 +123,9 @@
     }
     const rest = out ? ` ${out === 1 ? "The undecided answer is" : `The ${out} undecided answers are`} left out of mean and std, and not trained on.` : "";
     if (!s.degenerate) {
-      const up = s.right === 1 ? "1 right answer beats" : `${s.right} right answers beat`;
-      const down = n - s.right === 1 ? "1 wrong one falls short" : `${n - s.right} wrong ones fall short`;
-      return ["This group teaches.", `Par is ${s.mean.toFixed(3)}: ${up} it and are pushed up, ${down} and are pushed down. The pushes add up to zero.${rest}`];
+      const up = s.right === 1 ? "1 right answer beats it and is pushed up" : `${s.right} right answers beat it and are pushed up`;
+      const down = n - s.right === 1 ? "1 wrong one falls short and is pushed down" : `${n - s.right} wrong ones fall short and are pushed down`;
+      return ["This group teaches.", `Par is ${s.mean.toFixed(3)}: ${up}, ${down}. The pushes add up to zero.${rest}`];
     }
     const all = out ? `All ${n} decided answers are` : `All ${n} answers are`;
     return s.right
