@@ -13,6 +13,7 @@ Tensors are kept by flat names: "weight/NAME", and "exp_avg/NAME" and the like f
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import uuid
@@ -61,7 +62,10 @@ def writing(folder: Path, step: int, keep: int) -> Iterator[Path]:
     except BaseException as e:
         shutil.rmtree(part, ignore_errors=True)
         if isinstance(e, OSError):
-            raise TossupError(f"{path} could not be written: {e.strerror or e}; the checkpoint before is intact") from e
+            raise TossupError(
+                f"{path} could not be written: {e.strerror or e}; the checkpoint before is intact: free what is missing and "
+                "run the same command"
+            ) from e
         raise
     for old in _all(folder)[:-keep]:
         _remove(old)
@@ -69,9 +73,11 @@ def writing(folder: Path, step: int, keep: int) -> Iterator[Path]:
 
 def write_state(folder: Path, state: Mapping[str, Any]) -> None:
     """Write tensors, numbers, strings and containers of them as the state of the checkpoint that is being written."""
-    with atomic.replacing(folder / STATE) as file:
+    with (folder / STATE).open("xb") as file:
         try:
             torch.save(dict(state), file)
+            file.flush()
+            os.fsync(file.fileno())
         except RuntimeError as e:  # torch's complaint that the file is short hides the disk's own
             raise (e.__context__ if isinstance(e.__context__, OSError) else e) from None
 
