@@ -8,17 +8,19 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from conftest import make_policy
+from transformers import Qwen3MoeConfig, Qwen3MoeForCausalLM
 
 from tossup.engine.config import SamplingConfig
 from tossup.engine.generate import Sample, VllmGenerator, open_generator
 from tossup.engine.generate.draws import answer_seeds
-from tossup.engine.generate.vllm_generator import PYTHON, Limits
+from tossup.engine.generate.vllm_generator import PYTHON, Limits, hub_weights
 from tossup.engine.policy import Policy
 from tossup.records import Stop, TossupError
 
@@ -195,3 +197,23 @@ def test_without_vllm_the_error_says_what_to_install(monkeypatch: pytest.MonkeyP
 def test_temperatures_that_vllm_would_raise_are_refused(bench: Bench) -> None:
     with pytest.raises(TossupError, match="--temperature"):
         bench.open().generate(PROMPTS, 2, SEEDS, SamplingConfig(temperature=0.001))
+
+
+def test_a_mixture_of_experts_is_pushed_as_its_checkpoint_names_it() -> None:
+    config = Qwen3MoeConfig(
+        vocab_size=12,
+        hidden_size=16,
+        intermediate_size=32,
+        moe_intermediate_size=8,
+        num_experts=2,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        num_key_value_heads=1,
+        head_dim=8,
+    )
+    policy = replace(make_policy(), model=Qwen3MoeForCausalLM(config))
+    pushed = dict(hub_weights(policy))
+    fused = dict(policy.weights())["model.layers.0.mlp.experts.gate_up_proj"]
+    assert torch.equal(pushed["model.layers.0.mlp.experts.1.gate_proj.weight"], fused[1, :8])
+    assert torch.equal(pushed["model.layers.0.mlp.experts.1.up_proj.weight"], fused[1, 8:])
+    assert not any("gate_up_proj" in name for name in pushed)
