@@ -9,6 +9,7 @@ import socket
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ from tossup.records import TossupError
 OPTIONS = {"samples": 4, "limit": 48, "batch-size": 32, "max-new-tokens": 12, "threads": 1, "workers": 2}
 PROBLEMS = 48
 CODE = "import sys; from tossup.cli import main; main(sys.argv[1:])"
-WAIT_S = 240
+WAIT_S = 600
 """A loaded machine takes a minute to start a cluster; a hang is longer."""
 
 
@@ -39,9 +40,25 @@ def started(out: Path, pool: str = POOL, **options: Any) -> subprocess.Popen[str
     flags = [f"--{name.replace('_', '-')}={value}" for name, value in (OPTIONS | options).items()]
     command = [sys.executable, "-c", CODE, "curate", pool, f"--out={out}", "--ray", "--json", *flags]
     alone = {k: v for k, v in os.environ.items() if k != "RAY_ADDRESS"}
-    return subprocess.Popen(
+    process = subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True, text=True, env=alone
     )
+    STARTED.append(process)
+    return process
+
+
+STARTED: list[subprocess.Popen[str]] = []
+
+
+@pytest.fixture(autouse=True)
+def nothing_left() -> Iterator[None]:
+    """A test that fails leaves no cluster behind: it ends with the command that started it."""
+    yield
+    for process in STARTED:
+        if process.poll() is None:
+            process.kill()
+        process.communicate()
+    STARTED.clear()
 
 
 def processes() -> dict[int, tuple[int, str]]:

@@ -192,7 +192,7 @@ class MeasureConfig(Section):
     dtype: Literal["auto", "float32", "bfloat16"] = Field("auto", description="compute type; weights stay float32")
     threads: int = Field(0, ge=0, description="CPU threads of torch; 0: one for tiny models, else torch's choice")
     save_text: bool = Field(False, description="keep the answers' text beside the ledger")
-    ray: bool = Field(False, description="sample on a Ray cluster: that of RAY_ADDRESS, or the one on this machine")
+    ray: bool = Field(False, description="sample on a Ray cluster: that of RAY_ADDRESS, or one started here")
     workers: int = Field(
         0, ge=0, description="with --ray: workers; 0: one a GPU, or without GPUs one for --threads CPUs"
     )

@@ -1,7 +1,7 @@
 """Chunks done by workers of a Ray cluster: `tossup curate --ray`.
 
 Theory of operation. The driver, which is the process of the command, holds the pool and the ledger and never the model. It
-connects to the cluster that `RAY_ADDRESS` names or that runs on this machine, or else starts one here that ends with it.
+connects to the cluster that `RAY_ADDRESS` names, or else starts one of its own here, which ends with it.
 Each worker is an actor with a GPU of its own, or on a cluster without GPUs with `threads` CPUs: it loads the model, then
 does one chunk after the other, generation and verification, and sends the judged groups back. The driver keeps one chunk
 running and one waiting at each worker that is ready, and writes what comes back as the local path does.
@@ -120,11 +120,8 @@ def _connect() -> None:
         if named:
             _knock(named)
             ray.init(**quiet)
-            return
-        try:
-            ray.init("auto", **quiet)
-        except ConnectionError:  # none runs on this machine
-            _start(quiet)
+        else:
+            _start(quiet)  # not "auto": a cluster found on this machine may be another command's, and end with it
     except (OSError, RuntimeError, ValueError) as e:  # a ConnectionError is an OSError
         where = f"RAY_ADDRESS={named}" if named else "this machine"
         raise TossupError(f"Ray cannot use {where}: {e}. Set RAY_ADDRESS to HOST:6379, or unset it") from e
