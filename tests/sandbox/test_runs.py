@@ -386,3 +386,31 @@ def test_a_fork_of_the_host_shares_no_program_with_it(strongest: Sandbox) -> Non
                     os._exit(own is None or os.fstat(own).st_ino == of_the_parent)
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
         assert strongest.run(program).stdout == b"1\n"
+
+
+def test_files_made_and_removed_tell_the_next_run_nothing(sandbox: Sandbox) -> None:
+    """The number of a new file counts those before it, and the date of a directory when they came and went."""
+    leave = """
+        import os
+        for i in range(int(input())):
+            try:
+                open("/tmp/of-a-run", "w").close()
+                os.unlink("/tmp/of-a-run")
+            except OSError:
+                pass
+    """
+    look = """
+        import os
+        try:
+            about = os.stat("/tmp")
+            open("/tmp/of-a-look", "w").close()
+            print(about.st_mtime, about.st_atime, os.stat("/tmp/of-a-look").st_ino)
+        except OSError:
+            print("nothing can be written")
+    """
+    seen = set()
+    for count in (b"0", b"1", b"9", b"0"):
+        sandbox.run(textwrap.dedent(leave), count)
+        seen.add(sandbox.run(textwrap.dedent(look)).stdout)
+    assert len(seen) == 1, seen
+    assert (b"nothing" not in seen.pop()) == (sandbox.backend == "namespaces")

@@ -95,10 +95,12 @@ class PidNamespaces:
 
 
 class Tmp:
-    """The working directory of runs: a tmpfs, replaced by a fresh one when a run has left anything in it.
+    """The working directory of runs: a tmpfs, replaced by a fresh one when a run has made anything in it.
 
-    Not one per run: taking mounts apart waits for all processors, which halved the runs a second. Nothing but what a
-    listing shows outlives a run, whose one process is gone.
+    Not one per run: taking mounts apart waits for all processors, which halved the runs a second. An empty one is not a fresh
+    one: the number of the next file and the place of the next entry count all that were ever made, so that a run which makes
+    files and removes them tells the next a number. Each such change dates the directory; a fresh one bears the date 0,
+    which no run can give back to it.
     """
 
     def __init__(self) -> None:
@@ -106,12 +108,13 @@ class Tmp:
 
     def renew(self, size: int) -> None:
         """Call before every run: an empty directory of at most so many bytes, as the current directory."""
-        if self._size == size and next(os.scandir(TMP), None) is None:
+        if self._size == size and os.stat(TMP).st_mtime_ns == 0:
             return
         if self._size:
             os.chdir("/")
             kernel.unmount(TMP)  # however deep its directories are
-        flags = kernel.MS_NOSUID | kernel.MS_NODEV | kernel.MS_NOEXEC
+        flags = kernel.MS_NOSUID | kernel.MS_NODEV | kernel.MS_NOEXEC | kernel.MS_NOATIME
         kernel.mount("tmpfs", TMP, "tmpfs", flags, f"size={size},nr_inodes=4096,mode=777")
+        os.utime(TMP, ns=(0, 0))
         os.chdir(TMP)
         self._size = size

@@ -121,6 +121,7 @@ ZYGOTE_CALLS = {
     "setns": "come back from it",
     "mount": "a fresh /tmp",
     "umount2": "let go of a used one",
+    "utimensat": "date a fresh one, to see whether it is used",
     "prlimit64": "limits",
     "capset": "drop capabilities",
     "prctl": "die with the parent; load the second part",
@@ -128,7 +129,7 @@ ZYGOTE_CALLS = {
     "tgkill": "nothing, but its check needs the id of the run",
 }
 """What the first part of the filter leaves to the second, and what zygote and run do with it until then."""
-UNNAMED: Numbers = _numbers("fork:57:- pidfd_open:434:434 landlock_restrict_self:446:446")
+UNNAMED: Numbers = _numbers("fork:57:- pidfd_open:434:434 utimensat:280:88 landlock_restrict_self:446:446")
 """The numbers of those that the table refuses by not naming them."""
 
 NEWEST = 450
