@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tossup.sandbox.run import Program, Run, drive
+from tossup.sandbox.program import Program
+from tossup.sandbox.run import Run, drive
 from tossup.sandbox.words import Limits, Outcome, Result
 from tossup.sandbox.worker import ENVIRONMENT, Setup, Worker, WorkerError, readable
 
