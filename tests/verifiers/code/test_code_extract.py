@@ -82,3 +82,9 @@ def test_a_block_that_is_never_closed_counts_where_it_is_the_only_one():
 def test_hostile_text_is_scanned_and_never_parsed(response, program):
     assert program_in(response, FREE) == program
     assert program_in(response, NAMED) == program
+
+
+@pytest.mark.parametrize("line", ["```" + "a" * 300_000 + "`", "~" * 300_000 + "`", "```" + " " * 300_000 + "`"])
+def test_a_long_line_that_almost_opens_a_block_is_read_once(line):
+    """It was tried in as many ways as it has characters: minutes, in the caller's process."""
+    assert program_in(f"{line}\n```\nprint(1)\n```", FREE) == "print(1)\n"
