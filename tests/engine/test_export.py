@@ -28,6 +28,7 @@ SMALL = {
     "eval.samples": 2,
     "eval.every": 1,
     "threads": 1,
+    "save_every": 1,
 }
 
 
