@@ -39,6 +39,14 @@ class Factors(Cursor, ABC):
         """Terms with their signs."""
 
     @abstractmethod
+    def product(self) -> Node:
+        """Factors, divided or multiplied."""
+
+    @abstractmethod
+    def chain(self) -> Node:
+        """Values joined by relations, or by colons."""
+
+    @abstractmethod
     def sequence(self) -> Node:
         """Items between separators."""
 
