@@ -6,6 +6,14 @@ halves of arguments, shared things with names, memory advice; then ways to keep 
 
 from __future__ import annotations
 
+FRAMES = """
+def frames(name):
+    frame = sys._getframe()
+    while frame.f_code.co_name != name: frame = frame.f_back
+    return frame.f_locals
+"""
+"""The zygote's frames lie below the program's: what it has prepared can be looked at, and must be of no use."""
+
 PROBES = {
     "emptying a file by a read-only open": "os.open(A_FILE, os.O_RDONLY | os.O_TRUNC); out()",
     "emptying a file by an open for nothing": "os.open(A_FILE, 3 | os.O_TRUNC); out()",
@@ -113,6 +121,43 @@ out(call(28, address, 4096, 100) == 0 or call(28, address, 4096, 101) == 0)
     "a thread outside the thread group": "out(call(56, 0x100 | 0x800, 0, 0, 0, 0) >= 0)",
     "dying as another's parent": "out(call(157, 1, 0, 0, 0, 0) >= 0)",
     "the group's signals": "[out(call(62, p, 0) == 0) for p in (0, -1, -os.getpgrp() or -1)]",
+    "a word to the host in the zygote's name": FRAMES + """
+zygote = frames('serve')['self']
+for send in (zygote._control.send, lambda data: os.write(zygote._control.fileno(), data)):
+    try: send(struct.pack('=?iBddq', True, 0, 0, 0.0, 0.0, 0)); out()
+    except OSError: pass
+""",
+    "the zygote's loop, from inside": FRAMES + """
+zygote = frames('serve')['self']
+try: zygote._run(frames('_run')['request'], []); out()
+except (OSError, IndexError): pass
+zygote.serve()
+""",
+    "the jail's own calls once more": FRAMES + """
+jail = frames('become_program')['jail']
+jail.filter[:] = bytes(len(jail.filter))
+for again in (jail.filter_calls, jail.restrict_paths):
+    try: again and (again(), out())
+    except OSError: pass
+""",
+    "the page that says that the jail is closed": FRAMES + """
+import gc
+gc.unfreeze()
+out(not frames('become_program')['stage'].closed)
+out(any(isinstance(o, mmap.mmap) and not o.closed for o in gc.get_objects()))
+""",
+    "a descriptor that is left": """
+for fd in range(3, 4096):
+    try: os.fstat(fd); out()
+    except OSError: pass
+""",
+    "any x32 call": """
+for n in range(600): out(call(0x40000000 | n, -1, -1, -1, -1, -1, -1) != -1 or ctypes.get_errno() != 38)
+""",
+    "numbers that are none": """
+for n in (-1, -2, -2**31, 2**31, 2**32 - 1, 451, 463, 500, 547, 2**30 - 1):
+    out(call(n, -1, -1, -1, -1, -1, -1) != -1)
+""",
 }  # fmt: skip
 
 BUSY = {
@@ -173,3 +218,23 @@ while True: m[:] = bytes(len(m))
     "an import of itself": "sys.path.insert(0, '/tmp'); import main",
 }  # fmt: skip
 """Programs that must end as their own doing, and leave a sandbox that works."""
+
+COMPILED = {
+    "many parentheses": "x = " + "(" * 5000 + ")" * 5000,
+    "many signs": "x = " + "-" * 200_000 + "1",
+    "many attributes": "x = a" + ".b" * 100_000,
+    "many functions in each other": "f = " + "lambda: " * 5000 + "1",
+    "a long sum": "x = " + " + ".join(["1"] * 300_000),
+    "a large constant": "x = 'a' * 10**9",
+    "a larger constant": "x = 2 ** 10**8 ** 10**8",
+    "constants of constants": "x = ((((((0,) * 20) * 20) * 20) * 20) * 20) * 20",
+    "a large set": f"1 in {{{', '.join(map(str, range(200_000)))}}}",
+    "a storm of warnings": "x = '\\d' is 1\n" * 5000,
+    "fields in fields": f"f'{'{' * 300}1{'}' * 300}'",
+    "nothing at all": "print(1)\0",
+    "half a character": "print('\udc80')",
+    "a codec of another kind": "# coding: zlib_codec\nprint(1)",
+    "a codec that is none": "# coding: ../../x\nprint(1)",
+    "a codec with state": "# coding: utf-7\nprint(1)\n+ACI-",
+}
+"""Programs that are too much for the compiler, or nearly. None may harm the zygote, or the next run of the same program."""

@@ -8,7 +8,7 @@ import pytest
 
 from tests.sandbox.breakouts import ALWAYS_ENDS, BREAKOUTS, FORBIDDEN, HEAD, REFUSED
 from tests.sandbox.conftest import skip_unless_offered
-from tests.sandbox.outsiders import BUSY, PROBES
+from tests.sandbox.outsiders import BUSY, COMPILED, PROBES
 from tossup.sandbox import Limits, Outcome, Sandbox, backends
 
 COLUMN = {"x86_64": 1, "aarch64": 2}[platform.machine()]
@@ -68,6 +68,16 @@ def test_work_without_end_is_the_programs_own(sandbox: Sandbox, name: str) -> No
     assert result.outcome is not Outcome.INFRA, result
     assert b"SyntaxError" not in result.stderr
     assert sandbox.run("print(6 * 7)").stdout == b"42\n"
+
+
+@pytest.mark.parametrize("name", COMPILED)
+def test_compiling_harms_nobody_else(sandbox: Sandbox, name: str) -> None:
+    worker = sandbox._slots[0].candidate
+    first, second = sandbox.run_many(COMPILED[name], [b"", b""], limits=Limits(cpu_seconds=2, memory_bytes=256 << 20))
+    assert first.outcome is not Outcome.INFRA, first
+    assert (second.outcome, second.stdout, second.exit_code) == (first.outcome, first.stdout, first.exit_code)
+    assert sandbox.run("print(6 * 7)").stdout == b"42\n"
+    assert sandbox._slots[0].candidate is worker or worker is None
 
 
 def test_no_run_finds_the_program_input_or_output_of_an_earlier_one(sandbox: Sandbox) -> None:
