@@ -413,4 +413,5 @@ def test_files_made_and_removed_tell_the_next_run_nothing(sandbox: Sandbox) -> N
         sandbox.run(textwrap.dedent(leave), count)
         seen.add(sandbox.run(textwrap.dedent(look)).stdout)
     assert len(seen) == 1, seen
-    assert (b"nothing" not in seen.pop()) == (sandbox.backend == "namespaces")
+    written = sandbox.backend == "namespaces" and not sys.prefix.startswith("/tmp/")
+    assert (b"nothing" not in seen.pop()) == written
