@@ -164,6 +164,7 @@ class Killer:
 def test_a_run_outlives_one_death_stops_at_the_second_and_goes_on(tmp_path: Path) -> None:
     small = {
         "steps": 4,
+        "save_every": 1,
         "rollout.problems_per_step": 8,
         "rollout.group_size": 4,
         "rollout.generator": "vllm",
