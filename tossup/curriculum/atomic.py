@@ -1,4 +1,4 @@
-"""Files that appear whole or not at all: written beside their place, flushed to the disk, then renamed over it.
+"""Files, and folders, that appear whole or not at all: written beside their place, flushed to the disk, then renamed over it.
 
 A reader, and a run that is resumed after `kill -9` or a full disk, sees the old file or the new one and never a part.
 """
@@ -6,6 +6,7 @@ A reader, and a run that is resumed after `kill -9` or a full disk, sees the old
 from __future__ import annotations
 
 import os
+import shutil
 import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -43,6 +44,42 @@ def replacing(path: Path, flush: bool = True) -> Iterator[IO[bytes]]:
         if isinstance(e, OSError):
             raise TossupError(f"{path} could not be written: {e.strerror or e}; what was there before is intact") from e
         raise
+
+
+@contextmanager
+def renewing(folder: Path) -> Iterator[Path]:
+    """An empty folder to fill; on leaving the block it takes the place of `folder`, and on an error nothing changes.
+
+    A kill in the instant between the two renames leaves none.
+
+    Raises:
+        OSError: the disk refused.
+    """
+    part = folder.with_name(f"{TEMPORARY}{folder.name}-{uuid.uuid4().hex[:8]}")
+    try:
+        part.mkdir(parents=True)
+        yield part
+        sync_folder(part)
+        old = _set_aside(folder) if folder.exists() else None
+        part.rename(folder)
+        sync_folder(folder.parent)
+    except BaseException:
+        shutil.rmtree(part, ignore_errors=True)
+        raise
+    if old is not None:
+        shutil.rmtree(old)
+
+
+def remove(folder: Path) -> None:
+    """Delete a folder; its name goes first, so that a kill leaves no half of it."""
+    shutil.rmtree(_set_aside(folder))
+
+
+def _set_aside(folder: Path) -> Path:
+    gone = folder.with_name(f"{TEMPORARY}{folder.name}-old")
+    shutil.rmtree(gone, ignore_errors=True)
+    folder.rename(gone)
+    return gone
 
 
 def flushed(paths: Sequence[Path]) -> None:

@@ -15,8 +15,6 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
-import uuid
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -50,25 +48,16 @@ def writing(folder: Path, step: int, keep: int) -> Iterator[Path]:
         TossupError: the disk refused (full, read-only); the previous checkpoint is still there.
     """
     path = folder / f"step-{step:08d}"
-    part = folder / f"{atomic.TEMPORARY}{path.name}-{uuid.uuid4().hex[:8]}"
     try:
-        part.mkdir(parents=True)
-        yield part
-        atomic.sync_folder(part)
-        if path.exists():  # a damaged one that was set aside and comes again
-            _remove(path)
-        part.rename(path)
-        atomic.sync_folder(folder)
-    except BaseException as e:
-        shutil.rmtree(part, ignore_errors=True)
-        if isinstance(e, OSError):
-            raise TossupError(
-                f"{path} could not be written: {e.strerror or e}; the checkpoint before is intact: free what is missing and "
-                "run the same command"
-            ) from e
-        raise
+        with atomic.renewing(path) as part:
+            yield part
+    except OSError as e:
+        raise TossupError(
+            f"{path} could not be written: {e.strerror or e}; the checkpoint before is intact: free what is missing and "
+            "run the same command"
+        ) from e
     for old in _all(folder)[:-keep]:
-        _remove(old)
+        atomic.remove(old)
 
 
 def write_state(folder: Path, state: Mapping[str, Any]) -> None:
@@ -185,14 +174,6 @@ def _cause(e: BaseException) -> str:
     if isinstance(e, CheckpointException) and e.failures:
         e = next(iter(e.failures.values()))[0]
     return f"{type(e).__name__}: {str(e).strip().splitlines()[0] if str(e).strip() else 'no more is known'}"
-
-
-def _remove(path: Path) -> None:
-    """Delete a checkpoint; its name goes first, so that a kill leaves no half of it."""
-    gone = path.with_name(f"{atomic.TEMPORARY}{path.name}-old")
-    shutil.rmtree(gone, ignore_errors=True)
-    path.rename(gone)
-    shutil.rmtree(gone)
 
 
 def _all(folder: Path) -> list[Path]:

@@ -37,22 +37,15 @@ def export_run(root: Path, out: Path, *, best: bool = False, adapter: bool = Fal
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise TossupError(f"{out} is there already: choose another folder, or delete it")
     facts = _facts(run, best)
-    part = out.with_name(f"{atomic.TEMPORARY}{out.name}")
-    shutil.rmtree(part, ignore_errors=True)
     try:
-        part.mkdir(parents=True)
-        if adapter:
-            _copy(source, part)
-        else:
-            export(load_policy(str(source), "cpu", "float32"), part)
-        (part / "README.md").write_text(_card(facts, adapter), encoding="utf-8")
-        if out.exists():
-            out.rmdir()
-        part.rename(out)
+        with atomic.renewing(out) as part:
+            if adapter:
+                _copy(source, part)
+            else:
+                export(load_policy(str(source), "cpu", "float32"), part)
+            (part / "README.md").write_text(_card(facts, adapter), encoding="utf-8")
     except OSError as e:
         raise TossupError(f"{out} could not be written: {e.strerror or e}") from e
-    finally:
-        shutil.rmtree(part, ignore_errors=True)
     return facts | {"folder": str(out)}
 
 

@@ -71,23 +71,6 @@ class RunFolder:
                 else:
                     path.unlink()
 
-    @contextmanager
-    def renewing(self, folder: Path) -> Iterator[Path]:
-        """An empty folder to fill; on leaving the block it takes the place of `folder`, and on an error nothing changes.
-
-        A kill in the instant between the two renames leaves none: the step that writes it has not been saved then, and
-        writes it again.
-        """
-        part, old = (folder.with_name(f"{atomic.TEMPORARY}{folder.name}{end}") for end in ("", "-old"))
-        shutil.rmtree(part, ignore_errors=True)
-        part.mkdir()
-        yield part
-        shutil.rmtree(old, ignore_errors=True)
-        if folder.exists():
-            folder.rename(old)
-        part.rename(folder)
-        shutil.rmtree(old, ignore_errors=True)
-
     def start_or_resume(self, config: Section, inputs: Mapping[str, str]) -> None:
         """Write what a new run is started with, or check that this is the run that the folder holds.
 

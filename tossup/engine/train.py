@@ -27,6 +27,7 @@ from typing import Any
 
 import torch
 
+from tossup.curriculum import atomic
 from tossup.curriculum.batch import BatchRule, NothingLeft, Pending, collect
 from tossup.curriculum.ledger import Ledger
 from tossup.curriculum.sampler import Draw
@@ -221,7 +222,8 @@ class Run:
         found = {"step": self.progress.step, "mean": result.mean, "stderr": result.stderr}
         before = [evaluation["mean"] for evaluation in self.progress.evaluations]
         if self.config.keep_best and before and result.mean > max(before):  # the first is of the start model
-            with self.folder.renewing(self.folder.best) as part:
+            # A kill that leaves none comes before this step is saved: the step runs again, and so does this.
+            with atomic.renewing(self.folder.best) as part:
                 self.learner.export(part)
                 write_atomically(part / "best.json", json.dumps(found) + "\n")
         self.progress.tokens_eval += result.tokens
