@@ -189,8 +189,9 @@ def _list(value: Any) -> list[Any]:
 def model(size: int, band: Band) -> None:
     """The built-in model through the command's own code; the truth is what 64 other answers say."""
     from tossup.curriculum.ledger import scan_ledger
-    from tossup.engine.config import CurateConfig, load
+    from tossup.engine.config import load
     from tossup.engine.curate import curate
+    from tossup.engine.measure_config import CurateConfig
 
     class Silent:
         def note(self, text: str) -> None: ...

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tossup.engine.config import PRESETS, CurateConfig, TrainConfig, conflicts, digest, fields, load, to_toml
+from tossup.engine.config import PRESETS, TrainConfig, conflicts, digest, fields, load, to_toml
+from tossup.engine.measure_config import CurateConfig
 from tossup.records import TossupError
 
 

@@ -19,8 +19,9 @@ from tossup.curriculum.ledger import scan_ledger
 from tossup.curriculum.pool import Pool, read_pool
 from tossup.engine import arithmetic
 from tossup.engine.cleaning import clean
-from tossup.engine.config import CurateConfig, load
+from tossup.engine.config import load
 from tossup.engine.curate import _in_words, curate
+from tossup.engine.measure_config import CurateConfig
 from tossup.records import Problem, TossupError
 
 POOL = "builtin:arithmetic/train"

@@ -11,8 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tossup.engine.config import EvaluateConfig, load
+from tossup.engine.config import load
 from tossup.engine.evaluate import _scores, evaluate
+from tossup.engine.measure_config import EvaluateConfig
 from tossup.records import TossupError
 
 SMALL = {"samples": 4, "limit": 24, "sampling.max_new_tokens": 12, "threads": 1, "pool": "builtin:arithmetic/heldout"}

@@ -13,10 +13,11 @@ from safetensors.torch import load_file, save_file
 
 from tossup.curriculum.pool import Pool, read_pool
 from tossup.engine import arithmetic
-from tossup.engine.config import CurateConfig, EvaluateConfig, TrainConfig, load
+from tossup.engine.config import TrainConfig, load
 from tossup.engine.curate import curate
 from tossup.engine.evaluate import evaluate
 from tossup.engine.inputs import of_model, of_pool
+from tossup.engine.measure_config import CurateConfig, EvaluateConfig
 from tossup.engine.policy import encode_prompt, model_source
 from tossup.engine.policy import load as load_policy
 from tossup.engine.pools import open_pool

@@ -19,8 +19,9 @@ from tossup.curriculum.ledger import scan_ledger
 from tossup.curriculum.pool import Pool, read_pool
 from tossup.engine import waves
 from tossup.engine.chunks import Chunk
-from tossup.engine.config import CurateConfig, load
+from tossup.engine.config import load
 from tossup.engine.curate import curate
+from tossup.engine.measure_config import CurateConfig
 from tossup.records import Group, Problem, Rollout, Stop, TossupError, correct, undecided, wrong
 
 CHUNK_PROBLEMS = 5

@@ -8,7 +8,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from tossup.cli.console import out, print_json
-from tossup.engine.config import CurateConfig
+from tossup.engine.measure_config import CurateConfig
 
 EXAMPLES = 3
 """Findings of a kind that the table names."""

@@ -14,7 +14,7 @@ from tossup.cli.checking import look_over, print_findings
 from tossup.cli.console import complete_files, json_option, out, print_json, print_undecided, say
 from tossup.cli.measuring import shown
 from tossup.cli.options import config_options, configured, overrides_of
-from tossup.engine.config import CurateConfig
+from tossup.engine.measure_config import CurateConfig
 from tossup.records import TossupError
 
 

@@ -12,7 +12,7 @@ from rich.table import Table
 from tossup.cli.console import complete_files, json_option, out, print_json, say
 from tossup.cli.measuring import shown
 from tossup.cli.options import config_options, configured, overrides_of
-from tossup.engine.config import EvaluateConfig
+from tossup.engine.measure_config import EvaluateConfig
 
 
 @click.command()

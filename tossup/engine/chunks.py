@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from tossup.engine.config import MeasureConfig
 from tossup.engine.generate import Generator, open_generator
+from tossup.engine.measure_config import MeasureConfig
 from tossup.engine.policy import Policy, load, set_threads
 from tossup.engine.rollouts import sample_groups
 from tossup.records import Group, Problem

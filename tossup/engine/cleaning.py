@@ -12,7 +12,7 @@ from tossup.curriculum.checks import Finding, Kind, check
 from tossup.curriculum.dropped import SLUGS, TOGETHER, unclean
 from tossup.curriculum.pool import Pool
 from tossup.engine import inputs
-from tossup.engine.config import CurateConfig
+from tossup.engine.measure_config import CurateConfig
 from tossup.engine.pools import open_pool
 from tossup.records import Problem, Ruling
 

@@ -26,9 +26,9 @@ from tossup.curriculum.pool import Pool
 from tossup.curriculum.rule import Calls, Counts, Rule, parse_band, parse_signal
 from tossup.engine import inputs
 from tossup.engine.cleaning import Cleaned, clean
-from tossup.engine.config import CurateConfig
 from tossup.engine.folder import RunFolder, write_atomically
 from tossup.engine.measure import Watcher, chunk_size
+from tossup.engine.measure_config import CurateConfig
 from tossup.engine.metrics import undecided_reasons
 from tossup.engine.pools import counts, measured
 from tossup.engine.waves import Waves
@@ -153,15 +153,8 @@ def report(measured: Pool, ledger: Ledger, config: CurateConfig, known: Counts) 
 
 def _first_rates(measured: Pool, ledger: Ledger) -> Any:
     """Each problem's rate in the first look, NaN without one: later answers were asked for where the first were mixed."""
-    first = (
-        ledger.scan()
-        .filter(pl.col("drawn_by") == "uniform")
-        .group_by(pl.col("problem").alias("id"))
-        .agg(rate=pl.col("reward").mean())
-    )
-    ids = measured.frame.lazy().select("id")
-    table = ids.join(first, on="id", how="left", maintain_order="left").collect()
-    return table["rate"].fill_null(np.nan).to_numpy()
+    first = counts(measured, ledger.scan().filter(pl.col("drawn_by") == "uniform"))
+    return np.divide(first.correct, first.attempts, out=np.full(len(measured), np.nan), where=first.attempts > 0)
 
 
 def _counts(frame: pl.DataFrame, rates: Any) -> dict[str, Any]:

@@ -11,9 +11,10 @@ import polars as pl
 
 from tossup.curriculum.estimate import subset_shares
 from tossup.curriculum.ledger import Ledger
-from tossup.engine.config import EvaluateConfig, SamplingConfig, TrainConfig, digest
+from tossup.engine.config import SamplingConfig, TrainConfig, digest
 from tossup.engine.folder import RunFolder
 from tossup.engine.measure import Watcher, measure, open_inputs
+from tossup.engine.measure_config import EvaluateConfig
 from tossup.engine.rollouts import Seconds, stream
 from tossup.records import Group, Problem, TossupError, tokens
 

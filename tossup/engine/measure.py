@@ -18,7 +18,7 @@ from tossup.curriculum.ledger import Ledger
 from tossup.curriculum.pool import Pool
 from tossup.engine import inputs
 from tossup.engine.chunks import Chunk, Execute, Here
-from tossup.engine.config import MeasureConfig
+from tossup.engine.measure_config import MeasureConfig
 from tossup.engine.pools import open_pool
 from tossup.engine.rollouts import stream
 from tossup.records import Fate, Group, tokens

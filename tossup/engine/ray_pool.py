@@ -38,7 +38,7 @@ from ray.exceptions import RayError, RayTaskError
 
 from tossup.engine import inputs
 from tossup.engine.chunks import Chunk, Execute, Measured, do, open_model
-from tossup.engine.config import MeasureConfig
+from tossup.engine.measure_config import MeasureConfig
 from tossup.records import Group, TossupError
 
 LOSSES = 3

@@ -18,7 +18,6 @@ The ledger of such a job shows what was undecided more often than the pool holds
 
 from __future__ import annotations
 
-import itertools
 import json
 import time
 from collections.abc import Iterator
@@ -31,9 +30,9 @@ from tossup.curriculum.ledger import Ledger
 from tossup.curriculum.pool import Pool
 from tossup.curriculum.rule import Calls, Rule
 from tossup.engine.chunks import Chunk, Execute
-from tossup.engine.config import CurateConfig
 from tossup.engine.folder import write_atomically
 from tossup.engine.measure import Watcher, chunk, chunk_size, enter, first_look, workers
+from tossup.engine.measure_config import CurateConfig
 from tossup.engine.pools import counts
 
 UNDECIDED = "undecided"
@@ -150,8 +149,8 @@ class Waves:
                 yield wave.first + at, wave.rows[start : start + size]
 
     def _missing(self, wave: Wave) -> Iterator[Chunk]:
-        counting, missing = itertools.tee(self._numbers(wave))
-        left = sum(len(rows) for _, rows in counting)
+        missing = list(self._numbers(wave))
+        left = sum(len(rows) for _, rows in missing)
         self.watcher.started(len(wave.rows), len(wave.rows) - left)
         for number, rows in missing:
             first_id = number * chunk_size(self.config)
