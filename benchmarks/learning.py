@@ -29,14 +29,8 @@ def train_ours(sampler: str, seed: int, steps: int, out: Path) -> None:
     """A run of `tossup train`; its model lies in `out`/model."""
     from tossup.engine.arithmetic import recipe_path
     from tossup.engine.config import TrainConfig, load
+    from tossup.engine.progress import Silent
     from tossup.engine.train import train
-
-    class Quiet:
-        def note(self, text: str) -> None: ...
-
-        def generated(self, answers: int) -> None: ...
-
-        def step(self, step: int, metrics: Any) -> None: ...
 
     settings = {
         "out": str(out),
@@ -52,7 +46,7 @@ def train_ours(sampler: str, seed: int, steps: int, out: Path) -> None:
         "update.lr": LR,
         "update.aggregate": "sequence",
     }
-    train(load(TrainConfig, recipe_path(), settings), Quiet())
+    train(load(TrainConfig, recipe_path(), settings), Silent())
 
 
 def train_trl(seed: int, steps: int, out: Path) -> None:

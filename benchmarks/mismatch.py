@@ -19,7 +19,6 @@ import platform
 import statistics
 import tempfile
 import time
-from collections.abc import Mapping
 from contextlib import nullcontext
 from datetime import date
 from pathlib import Path
@@ -30,20 +29,8 @@ from tossup.engine.arithmetic import recipe_path
 from tossup.engine.config import SamplingConfig, TrainConfig, load
 from tossup.engine.generate import TransformersGenerator, loop
 from tossup.engine.policy import Policy
+from tossup.engine.progress import Silent
 from tossup.engine.train import train
-
-
-class Silent:
-    """Looks on without a word."""
-
-    def note(self, text: str) -> None:
-        pass
-
-    def generated(self, answers: int) -> None:
-        pass
-
-    def step(self, step: int, metrics: Mapping[str, float]) -> None:
-        pass
 
 
 def run(generator: str, dtype: str, steps: int) -> dict[str, float]:

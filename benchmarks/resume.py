@@ -36,6 +36,7 @@ import torch
 from tossup.engine import checkpoint, metrics
 from tossup.engine.arithmetic import recipe_path
 from tossup.engine.config import TrainConfig, load
+from tossup.engine.progress import Silent
 from tossup.engine.train import train
 
 PHASES = ["start", "other", "curriculum", "generate", "update", "ledger", "evaluate", "save"]
@@ -54,16 +55,6 @@ SMALL = {
     "save_text": True,
 }
 WALL_TIMES = {"seconds", "seconds_generate", "seconds_verify", "seconds_update", "generate_seconds"}
-
-
-class Silent:
-    """Nobody looks on."""
-
-    def note(self, text: str) -> None: ...
-
-    def generated(self, answers: int) -> None: ...
-
-    def step(self, step: int, metrics: Mapping[str, float]) -> None: ...
 
 
 def life(out: Path, save_every: int, phase: mmap.mmap) -> None:

@@ -27,6 +27,11 @@ Prompt = str | tuple[Message, ...]
 """Plain text for a base model, or chat messages for an instruct model."""
 
 
+def prompt_text(prompt: Prompt) -> str:
+    """A prompt as one text for a reader: a chat turn by turn, each under its role."""
+    return prompt if isinstance(prompt, str) else "\n\n".join(f"{turn['role']}: {turn['content']}" for turn in prompt)
+
+
 class TossupError(Exception):
     """Something the user can put right. The message names the thing, what was got, what was expected and what to do."""
 

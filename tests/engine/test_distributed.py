@@ -11,7 +11,6 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Any
 
 import polars as pl
 import pytest
@@ -22,7 +21,7 @@ from safetensors.torch import load_file
 from tossup.curriculum.ledger import scan_ledger
 from tossup.engine.config import TrainConfig, load
 from tossup.engine.distributed import World
-from tossup.engine.progress import Watcher
+from tossup.engine.progress import Silent
 from tossup.engine.train import train
 
 pytestmark = pytest.mark.skipif(
@@ -41,14 +40,6 @@ SMALL = {
     "threads": 1,
     "timeout": 120,
 }
-
-
-class Silent(Watcher):
-    def note(self, text: str) -> None: ...
-
-    def generated(self, answers: int) -> None: ...
-
-    def step(self, step: int, metrics: Any) -> None: ...
 
 
 def alone(out: Path, steps: int) -> None:

@@ -17,6 +17,7 @@ from tossup.engine.config import TrainConfig, load
 from tossup.engine.evaluate import Accuracy
 from tossup.engine.export import export_run
 from tossup.engine.policy import load as load_policy
+from tossup.engine.progress import Silent
 from tossup.engine.train import train
 from tossup.records import TossupError
 
@@ -30,19 +31,6 @@ SMALL = {
     "threads": 1,
     "save_every": 1,
 }
-
-
-class Silent:
-    """Looks on."""
-
-    def note(self, text: str) -> None:
-        pass
-
-    def generated(self, answers: int) -> None:
-        pass
-
-    def step(self, step: int, metrics: Mapping[str, float]) -> None:
-        pass
 
 
 def run(out: Path, **changes: Any) -> dict[str, Any]:

@@ -15,11 +15,11 @@ from collections.abc import Collection
 
 import polars as pl
 
-from tossup.curriculum.layout import inner_type
+from tossup.curriculum.layout import ROLES, inner_type
 
 Columns = dict[str, pl.Expr]
 
-USUAL_FIELDS = ("token_usage.output_tokens", "usage.completion_tokens", "usage.output_tokens")
+USUAL_FIELDS = tuple(name for names in ROLES.values() for name in names if "." in name)
 """Nested fields that are looked for without a `--map`."""
 
 PLACES: dict[str, tuple[str, ...]] = {

@@ -155,6 +155,11 @@ def scan_texts(folder: str | Path) -> pl.LazyFrame:
     return _scan(Path(folder), "text", TEXT_SCHEMA)
 
 
+def ledger_of(folder: Path) -> Path | None:
+    """The ledger in a run's folder, or the folder itself where it is one; None where it is neither."""
+    return next((place for place in (folder / "ledger", folder) if is_ledger(place)), None)
+
+
 def is_ledger(folder: Path) -> bool:
     """Whether the folder holds the parts of a ledger."""
     return folder.is_dir() and any(folder.glob("step-*.parquet"))

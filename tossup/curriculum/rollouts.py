@@ -118,8 +118,7 @@ def _in_place(
         raise TossupError(f"{path}: no such file or folder")
     if not path.is_dir():
         return [_read(path, keys, mapping, criterion)], []
-    folder = path / "ledger" if ledger.is_ledger(path / "ledger") else path
-    if ledger.is_ledger(folder):
+    if (folder := ledger.ledger_of(path)) is not None:
         return [_table(path, ledger.scan_ledger(folder), keys, mapping, criterion)], []
     found, refused = [], []
     for file in places.files_of(path):

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from tossup.curriculum.ledger import Entry
 from tossup.engine.objective import advantages
-from tossup.records import Fate, Group, Prompt
+from tossup.records import Fate, Group, prompt_text
 
 LONGEST = 4000
 """Characters of a prompt or an answer that the table shows; the middle of a longer one is left out."""
@@ -56,7 +56,7 @@ def _rows(step: int, group: Group, fates: Sequence[Fate], std_norm: bool) -> lis
                 step=step,
                 problem=group.problem.id,
                 dataset=group.problem.dataset,
-                prompt=_shortened(_as_text(group.problem.prompt)),
+                prompt=_shortened(prompt_text(group.problem.prompt)),
                 completion=_shortened(rollout.text),
                 reward=verdict.reward if verdict.decided else None,
                 advantage=next(pushes) if trained and verdict.decided else None,
@@ -67,12 +67,6 @@ def _rows(step: int, group: Group, fates: Sequence[Fate], std_norm: bool) -> lis
             )
         )
     return rows
-
-
-def _as_text(prompt: Prompt) -> str:
-    if isinstance(prompt, str):
-        return prompt
-    return "\n\n".join(f"{turn['role']}: {turn['content']}" for turn in prompt)
 
 
 def _shortened(text: str) -> str:

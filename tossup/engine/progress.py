@@ -20,6 +20,19 @@ class Watcher(Protocol):
         """A step is done and saved."""
 
 
+class Silent:
+    """A watcher that says nothing."""
+
+    def note(self, text: str) -> None:
+        """Say nothing."""
+
+    def generated(self, answers: int) -> None:
+        """Say nothing."""
+
+    def step(self, step: int, metrics: Mapping[str, float]) -> None:
+        """Say nothing."""
+
+
 @dataclass
 class Progress:
     """The run's counters; part of every checkpoint."""

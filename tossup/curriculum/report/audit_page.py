@@ -108,7 +108,7 @@ def headline(overall: SetAudit) -> list[tuple[str, str, str]]:
 
 def tokens_by_fate(rollouts: Rollouts, seen: Observed | None) -> list[dict[str, Any]]:
     """The generated tokens by fate: a ledger's own, else those of mixed and of wasted groups; none without lengths."""
-    folders = [_ledger(Path(path)) for path, _ in rollouts.read]
+    folders = [ledger.ledger_of(Path(path)) for path, _ in rollouts.read]
     totals: dict[str, int] = {}
     if all(folder is not None for folder in folders):
         parts = [ledger.scan_ledger(folder) for folder in folders if folder is not None]
@@ -168,7 +168,7 @@ def waste(one: SetAudit) -> Spec:
             .mark_point(shape="diamond", size=190, filled=False, strokeWidth=2.5, opacity=1)
             .encode(x=x, y=y, color=colour, tooltip=[alt.Tooltip("kind:N", title="observed"), "G:Q", shares[0]])
         )
-    return charts._spec(alt.layer(*layers))
+    return charts.spec(alt.layer(*layers))
 
 
 def waste_of_sets(sets: Sequence[SetAudit]) -> Spec:
@@ -192,7 +192,7 @@ def waste_of_sets(sets: Sequence[SetAudit]) -> Spec:
     legend = alt.Legend(orient="top", title=None, columns=2, labelLimit=150, symbolOpacity=1, symbolType="square")
     colour = alt.Color("set:N", sort=names, scale=alt.Scale(scheme="tableau10"), legend=legend)
     line = alt.Chart(pl.DataFrame(rows)).mark_line(point=alt.OverlayMarkDef(size=50))
-    return charts._spec(line.encode(x=x, y=y, color=colour, tooltip=["set:N", "G:Q", *shares]))
+    return charts.spec(line.encode(x=x, y=y, color=colour, tooltip=["set:N", "G:Q", *shares]))
 
 
 def success_rates(one: SetAudit) -> Spec:
@@ -205,7 +205,7 @@ def success_rates(one: SetAudit) -> Spec:
     unit = unit_of(one)
     tooltip = ["rate:N", "kind:N", alt.Tooltip("units:Q", title=unit, format=","), alt.Tooltip("share:Q", format=".1%")]
     bars = alt.Chart(bins).mark_bar().encode(x=x, y=alt.Y("units:Q", title=unit), color=colour, tooltip=tooltip)
-    return charts._spec(bars)
+    return charts.spec(bars)
 
 
 def rate_bins(one: SetAudit) -> pl.DataFrame:
@@ -252,9 +252,7 @@ def fate_bars(fates: Sequence[dict[str, Any]]) -> Spec:
     y = alt.Y("fate:N", sort=names, title=None, axis=alt.Axis(minExtent=110))
     colour = alt.Color("fate:N", scale=alt.Scale(domain=names, range=[row["colour"] for row in fates]), legend=None)
     tooltip = ["fate:N", alt.Tooltip("tokens:Q", format=","), alt.Tooltip("share:Q", format=".1%")]
-    return charts._spec(
-        alt.Chart(pl.DataFrame(fates)).mark_bar(size=26).encode(x=x, y=y, color=colour, tooltip=tooltip)
-    )
+    return charts.spec(alt.Chart(pl.DataFrame(fates)).mark_bar(size=26).encode(x=x, y=y, color=colour, tooltip=tooltip))
 
 
 def _ends(one: SetAudit) -> tuple[float, float]:
@@ -266,7 +264,3 @@ def _ends(one: SetAudit) -> tuple[float, float]:
 
 def _nearest(expected: Sequence[Expected], size: int) -> Expected:
     return min(expected, key=lambda e: (abs(np.log(e.group_size / size)), e.group_size))
-
-
-def _ledger(path: Path) -> Path | None:
-    return next((folder for folder in (path / "ledger", path) if ledger.is_ledger(folder)), None)

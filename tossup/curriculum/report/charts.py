@@ -33,7 +33,8 @@ FATE_COLOURS = {
 }
 
 
-def _spec(chart: alt.Chart | alt.LayerChart | alt.FacetChart, height: int = HEIGHT) -> Spec:
+def spec(chart: alt.Chart | alt.LayerChart | alt.FacetChart, height: int = HEIGHT) -> Spec:
+    """A chart as every page shows it: as wide as its container, of a fixed height."""
     sized = chart.properties(
         width="container", height=height, autosize=alt.AutoSizeParams(type="fit", contains="padding")
     )
@@ -62,7 +63,7 @@ def success_rates(bins: pl.DataFrame) -> Spec:
             tooltip=["when:N", "rate:N", "problems:Q"],
         )
     )
-    return _spec(chart)
+    return spec(chart)
 
 
 def waste_by_size(arms: dict[str, tuple[Expected, ...]]) -> Spec:
@@ -101,7 +102,7 @@ def waste_by_size(arms: dict[str, tuple[Expected, ...]]) -> Spec:
     base = alt.Chart(pl.DataFrame(rows)).encode(x=x, color=colour)
     band = base.mark_area(opacity=0.2).encode(y=alt.Y("low:Q", title=None), y2="high:Q")
     line = base.mark_line(point=alt.OverlayMarkDef(size=70)).encode(y=y, tooltip=tooltip)
-    return _spec(band + line)
+    return spec(band + line)
 
 
 def tokens_over_time(bars: pl.DataFrame, time: str) -> Spec:
@@ -131,7 +132,7 @@ def tokens_over_time(bars: pl.DataFrame, time: str) -> Spec:
             tooltip=["fate:N", "tokens:Q", alt.Tooltip("share:Q", format=".1%"), "step:Q", "until:Q"],
         )
     )
-    return _spec(chart)
+    return spec(chart)
 
 
 def arms_over_time(table: pl.DataFrame, time: str) -> Spec:
@@ -153,7 +154,7 @@ def arms_over_time(table: pl.DataFrame, time: str) -> Spec:
     line = base.mark_line(point=alt.OverlayMarkDef(size=50)).encode(
         y=y, tooltip=["arm:N", "step:Q", "until:Q", "groups:Q", *shares]
     )
-    return _spec(band + line)
+    return spec(band + line)
 
 
 def group_bars(title: str) -> Spec:
@@ -173,7 +174,7 @@ def group_bars(title: str) -> Spec:
         tooltip=["answer:O", alt.Tooltip("value:Q", format="+.3f"), alt.Tooltip("push:N", title="pushed")],
     )
     unknown = base.transform_filter("datum.value === null").mark_text(text="?", dy=-10, fontSize=15, color=QUIET)
-    return _spec(zero + bars + unknown.encode(x=x, y=alt.YDatum(0)))
+    return spec(zero + bars + unknown.encode(x=x, y=alt.YDatum(0)))
 
 
 def uniform_chance(pool: list[dict[str, float]]) -> Spec:
@@ -221,4 +222,4 @@ def uniform_chance(pool: list[dict[str, float]]) -> Spec:
             )
         )
         layers.insert(0, bars)
-    return _spec(alt.layer(*layers).add_params(p, size), TALL)
+    return spec(alt.layer(*layers).add_params(p, size), TALL)

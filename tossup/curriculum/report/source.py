@@ -19,7 +19,7 @@ from tossup.curriculum import ledger
 from tossup.curriculum.pool import read_pool
 from tossup.curriculum.schemas import messages
 from tossup.curriculum.sources import SUFFIXES, suffix
-from tossup.records import TossupError
+from tossup.records import TossupError, prompt_text
 
 Kind = Literal["train", "curate", "ledger"]
 
@@ -62,8 +62,7 @@ class Source:
 
 def as_text(prompt: Any) -> str:
     """A prompt as one text: a chat turn by turn, each under its role."""
-    turns = messages(prompt)
-    return turns if isinstance(turns, str) else "\n\n".join(f"{t['role']}: {t['content']}" for t in turns)
+    return prompt_text(messages(prompt))
 
 
 def locate(run: Path, pool: Path | None = None) -> Source:
