@@ -97,10 +97,11 @@ def ours(case: str, steps: int, model: str, rows: list[dict[str, Any]]) -> dict[
     import torch
 
     from tossup.curriculum.gate import informative
-    from tossup.engine.config import RolloutConfig, TrainConfig, UpdateConfig
+    from tossup.engine.config import RolloutConfig, TrainConfig
     from tossup.engine.policy import load
     from tossup.engine.rollouts import sample_groups
     from tossup.engine.step import update
+    from tossup.engine.update_config import UpdateConfig
     from tossup.records import Problem
 
     torch.set_num_threads(1)

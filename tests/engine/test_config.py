@@ -6,8 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from tossup.engine.config import PRESETS, TrainConfig, conflicts, digest, fields, load, to_toml
+from tossup.engine.config import TrainConfig, conflicts, digest, load, to_toml
 from tossup.engine.measure_config import CurateConfig
+from tossup.engine.section import fields
+from tossup.engine.update_config import PRESETS
 from tossup.records import TossupError
 
 

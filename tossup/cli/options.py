@@ -10,7 +10,8 @@ from typing import Any
 import rich_click as click
 
 from tossup.cli.console import complete_files
-from tossup.engine.config import Config, Section, fields, load
+from tossup.engine.config import Config, load
+from tossup.engine.section import Section, fields
 from tossup.records import TossupError
 
 FILES = {"model", "pool", "eval_pool", "out", "against"}

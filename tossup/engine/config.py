@@ -9,20 +9,16 @@ from __future__ import annotations
 import difflib
 import hashlib
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 import tomli_w
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import Field, ValidationError
 
+from tossup.engine.section import Section, fields, flatten
+from tossup.engine.update_config import PRESETS, UpdateConfig
 from tossup.records import TossupError
-
-
-class Section(BaseModel):
-    """A table of the configuration."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
 
 class SamplingConfig(Section):
@@ -63,41 +59,6 @@ class CurriculumConfig(Section):
     patience: int = Field(512, ge=1, description="stop after this many groups in a row without an informative one")
 
 
-class UpdateConfig(Section):
-    """The GRPO update. The defaults are the paper's (arXiv:2402.03300, section 4.1), with the KL term off."""
-
-    lr: float = Field(1e-6, gt=0, description="learning rate of AdamW")
-    beta1: float = Field(0.9, ge=0, lt=1, description="AdamW beta1")
-    beta2: float = Field(0.999, ge=0, lt=1, description="AdamW beta2")
-    weight_decay: float = Field(0.0, ge=0, description="AdamW weight decay")
-    warmup_steps: int = Field(0, ge=0, description="steps of linear learning-rate warm-up")
-    objective: Literal["grpo", "gspo", "cispo"] = Field("grpo", description="the surrogate; see also --preset")
-    clip_low: float = Field(0.2, gt=0, description="the ratio is clipped below 1 - clip_low")
-    clip_high: float = Field(0.2, gt=0, description="the ratio is clipped above 1 + clip_high")
-    kl_beta: float = Field(0.0, ge=0, description="weight of the k3 KL to the start model")
-    tis_cap: float = Field(
-        0.0, ge=0, description="correct for the sampler's own log-probs by weights up to this, such as 2; 0: do not"
-    )
-    std_norm: bool = Field(True, description="divide advantages by the group's standard deviation")
-    aggregate: Literal["sequence", "token", "constant"] = Field(
-        "sequence", description="mean over each answer then answers (GRPO), over tokens (DAPO), or / max_new_tokens"
-    )
-    overlong: float = Field(
-        0.0, ge=0, le=1, description="last share of max_new_tokens in which a longer answer loses up to 1 of its reward"
-    )
-    epochs: int = Field(1, ge=1, description="updates on each batch")
-    micro_batch_tokens: int = Field(
-        0, ge=0, description="tokens with padding in one forward and backward pass; 0: 2,048 on a CPU, 16,384 on a GPU"
-    )
-    packing: Literal["auto", "padded", "packed"] = Field(
-        "auto", description="answers end to end in one row instead of padded; auto: where attention is flash attention"
-    )
-    gradient_checkpointing: bool = Field(
-        False, description="keep no activations within a layer, compute them again: a third more time, far less memory"
-    )
-    max_grad_norm: float = Field(1.0, gt=0, description="gradient clipping norm")
-
-
 class LoraConfig(Section):
     """Training a low-rank adapter instead of all weights; needs the extra `lora`."""
 
@@ -116,32 +77,6 @@ class EvalConfig(Section):
     every: int = Field(0, ge=0, description="evaluate every so many steps; 0: only before and after")
     problems: int = Field(512, ge=1, description="held-out problems, the first of the pool")
     samples: int = Field(4, ge=1, description="answers a problem, at the training temperature")
-
-
-PRESETS: dict[str, dict[str, Any]] = {
-    "dr_grpo": {"update.std_norm": False, "update.aggregate": "constant"},
-    "dapo": {
-        "update.clip_high": 0.28,
-        "update.aggregate": "token",
-        "update.overlong": 0.2,
-        "rollout.truncated": "exclude",
-        "curriculum.refill": True,
-    },
-    "gspo": {"update.objective": "gspo", "update.clip_low": 3e-4, "update.clip_high": 4e-4},
-    "cispo": {
-        "update.objective": "cispo",
-        "update.aggregate": "token",
-        "update.clip_low": 1.0,
-        "update.clip_high": 4.0,
-    },
-}
-"""Published variants, as what they change in the defaults. A recipe or an option still wins over its preset.
-
-dr_grpo  arXiv:2503.20783: no division by the standard deviation, a constant length
-dapo     arXiv:2503.14476: clip-higher, token level, truncated answers left out and overlong ones punished, refilled batches
-gspo     arXiv:2507.18071: one ratio a sequence
-cispo    arXiv:2506.13585: bounded weights instead of clipped tokens; bounded only from above
-"""
 
 
 class TrainConfig(Section):
@@ -193,22 +128,13 @@ def digest(config: Section, inputs: Mapping[str, str] | None = None) -> str:
 
     `inputs` are fingerprints of what the settings name (see `inputs`), where these are to count too.
     """
-    shaping = sorted((k, v) for k, v in _flatten(config.model_dump()) if k not in FREE_TO_CHANGE)
+    shaping = sorted((k, v) for k, v in flatten(config.model_dump()) if k not in FREE_TO_CHANGE)
     return hashlib.sha256(repr((shaping, sorted((inputs or {}).items()))).encode()).hexdigest()[:6]
 
 
 def to_toml(config: Section) -> str:
     """The whole configuration as TOML."""
     return tomli_w.dumps(config.model_dump())
-
-
-def fields(section: type[Section] = TrainConfig, prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Every leaf field as (dotted name, pydantic FieldInfo): ("update.lr", ...)."""
-    for name, info in section.model_fields.items():
-        if isinstance(info.annotation, type) and issubclass(info.annotation, Section):
-            yield from fields(info.annotation, f"{prefix}{name}.")
-        else:
-            yield f"{prefix}{name}", info
 
 
 Config = TypeVar("Config", bound=Section)
@@ -265,15 +191,7 @@ def _explain(kind: type[Section], error: Any) -> str:
     return f"unknown setting {dotted}: {hint}"
 
 
-def _flatten(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    for key, value in values.items():
-        if isinstance(value, Mapping):
-            yield from _flatten(value, f"{prefix}{key}.")
-        else:
-            yield f"{prefix}{key}", value
-
-
 def conflicts(ours: Section, theirs: Section) -> list[str]:
     """The settings that keep two configurations from being one run: "update.lr: 0.001 here, 0.0003 there"."""
-    a, b = dict(_flatten(ours.model_dump())), dict(_flatten(theirs.model_dump()))
+    a, b = dict(flatten(ours.model_dump())), dict(flatten(theirs.model_dump()))
     return [f"{key}: {a[key]!r} here, {b[key]!r} there" for key in a if a[key] != b[key] and key not in FREE_TO_CHANGE]

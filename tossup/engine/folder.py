@@ -23,7 +23,8 @@ from typing import Any
 
 from tossup.curriculum import atomic
 from tossup.curriculum.ledger import is_ledger
-from tossup.engine.config import Section, TrainConfig, conflicts, digest, load, to_toml
+from tossup.engine.config import TrainConfig, conflicts, digest, load, to_toml
+from tossup.engine.section import Section
 from tossup.records import TossupError
 
 

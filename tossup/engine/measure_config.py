@@ -6,7 +6,8 @@ from typing import Literal
 
 from pydantic import Field
 
-from tossup.engine.config import MAP, SamplingConfig, Section
+from tossup.engine.config import MAP, SamplingConfig
+from tossup.engine.section import Section
 
 
 class MeasureConfig(Section):

@@ -11,11 +11,12 @@ from torch import Tensor
 
 from tossup.engine import lora
 from tossup.engine.batch import MicroBatch, micro_batches
-from tossup.engine.config import TrainConfig, UpdateConfig
+from tossup.engine.config import TrainConfig
 from tossup.engine.distributed import ALONE, World
 from tossup.engine.logps import recomputed, token_logps
 from tossup.engine.objective import SURROGATES, LossParts, Mismatch, mismatch, policy_loss, truncated_weights
 from tossup.engine.policy import Policy
+from tossup.engine.update_config import UpdateConfig
 from tossup.records import Group, TossupError
 
 MICRO_BATCH_TOKENS = {True: 2048, False: 16384}
