@@ -112,6 +112,11 @@ class TrainConfig(Section):
     lora: LoraConfig = LoraConfig()
     eval: EvalConfig = EvalConfig()
 
+    @property
+    def decay_steps(self) -> int:
+        """The step at which the learning rate's decay is at its end; 0 where it does not decay."""
+        return 0 if self.update.lr_schedule == "constant" else self.update.decay_steps or self.steps
+
 
 FREE_TO_CHANGE = frozenset(
     {"steps", "token_budget", "out", "save_every", "keep_checkpoints", "keep_best", "threads", "save_text", "log"}
@@ -120,7 +125,16 @@ FREE_TO_CHANGE = frozenset(
     | {f"{part}.{name}" for part in ("rollout", "sampling") for name in ("generator", "generator_memory")}
 )
 """Settings that a resumed run may change: they do not touch what the next step computes, but for the rounding of another
-generator, so that a run whose vLLM fails can go on without it."""
+generator, so that a run whose vLLM fails can go on without it. See `shaping` for `steps` under a decaying learning rate."""
+
+
+def shaping(config: Section) -> dict[str, Any]:
+    """The settings that shape a run, by dotted name: two configurations that agree in them are of one run.
+
+    A decay that ends with the run is that of a run of so many steps: `update.decay_steps` counts as what it comes to.
+    """
+    values = {name: value for name, value in flatten(config.model_dump()) if name not in FREE_TO_CHANGE}
+    return values | ({"update.decay_steps": config.decay_steps} if isinstance(config, TrainConfig) else {})
 
 
 def digest(config: Section, inputs: Mapping[str, str] | None = None) -> str:
@@ -128,8 +142,8 @@ def digest(config: Section, inputs: Mapping[str, str] | None = None) -> str:
 
     `inputs` are fingerprints of what the settings name (see `inputs`), where these are to count too.
     """
-    shaping = sorted((k, v) for k, v in flatten(config.model_dump()) if k not in FREE_TO_CHANGE)
-    return hashlib.sha256(repr((shaping, sorted((inputs or {}).items()))).encode()).hexdigest()[:6]
+    found = (sorted(shaping(config).items()), sorted((inputs or {}).items()))
+    return hashlib.sha256(repr(found).encode()).hexdigest()[:6]
 
 
 def to_toml(config: Section) -> str:
@@ -193,5 +207,10 @@ def _explain(kind: type[Section], error: Any) -> str:
 
 def conflicts(ours: Section, theirs: Section) -> list[str]:
     """The settings that keep two configurations from being one run: "update.lr: 0.001 here, 0.0003 there"."""
-    a, b = dict(flatten(ours.model_dump())), dict(flatten(theirs.model_dump()))
-    return [f"{key}: {a[key]!r} here, {b[key]!r} there" for key in a if a[key] != b[key] and key not in FREE_TO_CHANGE]
+    a, b = shaping(ours), shaping(theirs)
+    said = [f"{name}: {a[name]!r} here, {b[name]!r} there" for name in a if a[name] != b[name]]
+    if isinstance(ours, TrainConfig) and a["update.decay_steps"] == ours.steps != b["update.decay_steps"] > 0:
+        said.append(
+            f"the learning rate decays over the steps of the run: go on with --decay-steps {b['update.decay_steps']}"
+        )
+    return said

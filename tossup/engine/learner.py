@@ -20,6 +20,7 @@ from tossup.engine.distributed import World
 from tossup.engine.generate import Generator, open_generator
 from tossup.engine.policy import export, load, set_threads
 from tossup.engine.rollouts import Progress, Seconds, sample_groups
+from tossup.engine.schedule import learning_rate
 from tossup.engine.step import make_optimizer, update
 from tossup.records import Group, Problem, TossupError
 
@@ -134,7 +135,7 @@ class Learner:
         Raises:
             TossupError: training has diverged.
         """
-        rate = self.config.update.lr * min(1.0, (step + 1) / (self.config.update.warmup_steps + 1))
+        rate = learning_rate(self.config, step)
         for group in self.optimizer.param_groups:
             group["lr"] = rate
         if self.generator is not None:

@@ -17,6 +17,13 @@ class UpdateConfig(Section):
     beta2: float = Field(0.999, ge=0, lt=1, description="AdamW beta2")
     weight_decay: float = Field(0.0, ge=0, description="AdamW weight decay")
     warmup_steps: int = Field(0, ge=0, description="steps of linear learning-rate warm-up")
+    lr_schedule: Literal["constant", "linear", "cosine"] = Field(
+        "constant", description="how the learning rate goes on after the warm-up"
+    )
+    decay_steps: int = Field(
+        0, ge=0, description="the step at which a decaying learning rate is at its end; 0: --steps"
+    )
+    lr_min_ratio: float = Field(0.0, ge=0, le=1, description="share of the learning rate that a decay leaves")
     objective: Literal["grpo", "gspo", "cispo"] = Field("grpo", description="the surrogate; see also --preset")
     clip_low: float = Field(0.2, gt=0, description="the ratio is clipped below 1 - clip_low")
     clip_high: float = Field(0.2, gt=0, description="the ratio is clipped above 1 + clip_high")
