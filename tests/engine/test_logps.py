@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 
 import pytest
 import torch
 from conftest import VOCABULARY, make_policy
 
-from tossup.engine.logps import token_logps
+from tossup.engine import logps
+from tossup.engine.logps import _chosen, logps_and_entropy, token_logps
 from tossup.engine.policy import Policy, _has_plain_head
 
 
@@ -42,9 +44,9 @@ def test_they_are_the_log_softmax_of_the_model_s_own_logits(policy: Policy) -> N
     ids, attention, mask = batch()
     logits = policy.model(input_ids=ids, attention_mask=attention).logits[:, :-1] / 0.7
     expected = logits.log_softmax(-1).gather(-1, ids[:, 1:, None])[..., 0]
-    logps = token_logps(policy, ids, attention, mask, 0.7)
-    torch.testing.assert_close(logps, torch.where(mask, expected, 0.0))
-    assert not logps[~mask].any()
+    found = token_logps(policy, ids, attention, mask, 0.7)
+    torch.testing.assert_close(found, torch.where(mask, expected, 0.0))
+    assert not found[~mask].any()
 
 
 def test_a_model_that_does_more_than_its_head_takes_the_whole_way() -> None:
@@ -71,3 +73,53 @@ def test_padding_changes_nothing(policy: Policy) -> None:
         n = int(attention[b].sum())
         alone = token_logps(policy, ids[b : b + 1, :n], attention[b : b + 1, :n], mask[b : b + 1, : n - 1], 1.0)
         torch.testing.assert_close(alone[0], together[b, : n - 1], rtol=1e-9, atol=1e-12)
+
+
+def test_many_chunks_lose_no_more_of_the_gradient_than_bfloat16_itself() -> None:
+    """The head's gradient is a sum over chunks: 256 of them, added up in bfloat16, would lose ten times as much."""
+    g = torch.Generator().manual_seed(0)
+    ids = torch.randint(2, VOCABULARY, (8, 33), generator=g)
+    exact = make_policy(dtype=torch.float32)
+    half = dataclasses.replace(exact, compute=torch.bfloat16)
+
+    def head_gradient(policy: Policy, chunk: int) -> torch.Tensor:
+        policy.model.zero_grad()
+        logps = token_logps(policy, ids, torch.ones_like(ids), torch.ones_like(ids[:, 1:]).bool(), 0.7, chunk)
+        (logps * torch.arange(32)).sum().backward()
+        return policy.model.lm_head.weight.grad.clone()
+
+    truth = head_gradient(exact, 1 << 25)
+    whole, chunked = ((head_gradient(half, chunk) - truth).norm() / truth.norm() for chunk in (1 << 25, VOCABULARY))
+    assert whole < 0.02
+    assert chunked < 1.2 * whole
+
+
+@pytest.mark.parametrize("chunk", [VOCABULARY, 3 * VOCABULARY, 1 << 25])
+@pytest.mark.parametrize("packed", [False, True])
+def test_the_entropy_is_that_of_the_whole_distribution_at_the_temperature(chunk: int, packed: bool) -> None:
+    policy = dataclasses.replace(make_policy(), packs=True)
+    ids, attention, mask = batch()
+    logits = policy.model(input_ids=ids, attention_mask=attention).logits[:, :-1][mask] / 0.7
+    expected = torch.distributions.Categorical(logits=logits).entropy().sum()
+    logps, entropy = logps_and_entropy(policy, ids, attention, mask, 0.7, chunk, packed)
+    torch.testing.assert_close(entropy, expected)
+    assert not entropy.requires_grad
+    assert torch.equal(logps, token_logps(policy, ids, attention, mask, 0.7, chunk, packed))
+
+
+def test_impossible_tokens_leave_the_entropy_of_the_others() -> None:
+    logits = torch.tensor([[0.0, -torch.inf, 0.0, -torch.inf], [3.0, 3.0, 3.0, 3.0]])
+    _, entropy = _chosen(logits, torch.tensor([0, 1]), 1.0, entropy=True)
+    assert entropy.item() == pytest.approx(math.log(2) + math.log(4))
+
+
+def test_the_entropy_costs_the_backward_pass_nothing(policy: Policy, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Chunks are computed again there, up to what the gradient needs."""
+    calls: list[int] = []
+    monkeypatch.setattr(logps, "_entropy", lambda scaled, total: calls.append(len(scaled)) or total.sum())
+    ids, attention, mask = batch()
+    found, _ = logps_and_entropy(policy, ids, attention, mask, 0.7, 2 * VOCABULARY)
+    forward = list(calls)
+    assert sum(forward) == mask.sum()
+    found.sum().backward()
+    assert calls == forward

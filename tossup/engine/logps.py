@@ -5,8 +5,10 @@ runs over the response positions only, in chunks of bounded size. Each chunk's l
 pass instead of being kept (gradient checkpointing), so memory grows with tokens times the model's width, not its vocabulary.
 
 The decoder sees the rows either padded to one width, or packed: end to end in one row, with positions that begin anew and no
-padding. Packed, attention must not look from one answer into the one before; transformers reads the borders off the
-positions, flash attention skips what lies beyond them, and the others get a mask whose cost grows with the square of the row.
+padding. Padded, it gets no attention mask: padding comes after a row's tokens, and a causal decoder looks at no later one; so
+torch's attention takes its flash kernel on a GPU, which knows no masks. Packed, attention must not look from one answer into
+the one before; transformers reads the borders off the positions, flash attention skips what lies beyond them, and the others
+get a mask whose cost grows with the square of the row.
 
 Shapes:
     B  sequences        T  predicted positions (one fewer than tokens)
@@ -28,8 +30,9 @@ from transformers.modeling_layers import GradientCheckpointingLayer
 from tossup.engine.policy import Policy
 from tossup.records import TossupError
 
-CHUNK_LOGITS = 1 << 25
-"""Logits computed at once: 128 MiB in float32."""
+CHUNK_LOGITS = {True: 1 << 25, False: 1 << 27}
+"""Logits computed at once, on a CPU (True) and elsewhere: 128 and 512 MiB in float32. Every chunk passes over the head's
+weights and their gradient, so on a GPU smaller ones would be bound by that."""
 
 
 def token_logps(
@@ -38,22 +41,54 @@ def token_logps(
     attention_BT1: Tensor,
     mask_BT: Tensor,
     temperature: float,
-    chunk: int = CHUNK_LOGITS,
+    chunk: int | None = None,
     packed: bool = False,
 ) -> Tensor:
     """Log-probabilities, in nats at `temperature`, of token t + 1 given those up to t, where `mask_BT` is true; 0 elsewhere.
 
     Rows of `ids_BT1` [B, T + 1] are right-padded; positions count from the first token of each row. `chunk` bounds the
-    number of logits held at once. `packed` says how the decoder sees the rows; the values are the same.
+    number of logits held at once (None: by the device). `packed` says how the decoder sees the rows; the values are the same.
     """
+    return _scores(policy, ids_BT1, attention_BT1, mask_BT, temperature, chunk, packed, entropy=False)[0]
+
+
+def logps_and_entropy(
+    policy: Policy,
+    ids_BT1: Tensor,
+    attention_BT1: Tensor,
+    mask_BT: Tensor,
+    temperature: float,
+    chunk: int | None = None,
+    packed: bool = False,
+) -> tuple[Tensor, Tensor]:
+    """`token_logps`, and the sum over these tokens of the entropy, in nats, of the distribution that each was drawn from.
+
+    The entropy is over the whole vocabulary, exact, and without a gradient.
+    """
+    return _scores(policy, ids_BT1, attention_BT1, mask_BT, temperature, chunk, packed, entropy=True)
+
+
+def _scores(
+    policy: Policy,
+    ids_BT1: Tensor,
+    attention_BT1: Tensor,
+    mask_BT: Tensor,
+    temperature: float,
+    chunk: int | None,
+    packed: bool,
+    entropy: bool,
+) -> tuple[Tensor, Tensor]:
+    chunk = chunk or CHUNK_LOGITS[policy.device.type == "cpu"]
     # Where the model is sharded over processes, its weights are there only within a call through the model itself.
     run = getattr(policy.model, "run", lambda function, *args: function(*args))
+    args = (policy, ids_BT1, attention_BT1, mask_BT, temperature, chunk, packed, entropy)
     with policy.autocast():
-        logps_N = run(_response_logps, policy, ids_BT1, attention_BT1, mask_BT, temperature, chunk, packed)
-    return torch.zeros(mask_BT.shape, dtype=logps_N.dtype, device=mask_BT.device).masked_scatter(mask_BT, logps_N)
+        logps_N, total = run(_response_scores, *args)
+    zeros_BT = torch.zeros(mask_BT.shape, dtype=logps_N.dtype, device=mask_BT.device)
+    return zeros_BT.masked_scatter(mask_BT, logps_N), total
 
 
-def _response_logps(
+def _response_scores(
     policy: Policy,
     ids_BT1: Tensor,
     attention_BT1: Tensor,
@@ -61,8 +96,9 @@ def _response_logps(
     temperature: float,
     chunk: int,
     packed: bool,
-) -> Tensor:
-    """The log-probabilities alone, [N], row by row."""
+    entropy: bool,
+) -> tuple[Tensor, Tensor]:
+    """The log-probabilities alone, [N], row by row, and the sum of the entropies."""
     model, targets_N = policy.model, ids_BT1[:, 1:][mask_BT]
     predicts_BT1 = torch.nn.functional.pad(mask_BT, (0, 1))
     there_BT1 = attention_BT1.bool()
@@ -71,29 +107,48 @@ def _response_logps(
         inputs = {"input_ids": ids_BT1[there_BT1][None], "position_ids": positions}
         chosen = predicts_BT1[there_BT1][None]
     else:
-        inputs, chosen = {"input_ids": ids_BT1, "attention_mask": attention_BT1}, predicts_BT1
+        inputs, chosen = {"input_ids": ids_BT1}, predicts_BT1
     if not policy.plain_head:
-        return chosen_logps(model(**inputs, use_cache=False).logits[chosen], targets_N, temperature)
+        return _chosen(model(**inputs, use_cache=False).logits[chosen], targets_N, temperature, entropy)
     hidden_ND = model.base_model(**inputs, use_cache=False).last_hidden_state[chosen]
-    return _by_chunks(model.get_output_embeddings(), hidden_ND, targets_N, temperature, chunk)
+    return _by_chunks(policy, hidden_ND, targets_N, temperature, chunk, entropy)
 
 
-def _by_chunks(head: Any, hidden_ND: Tensor, targets_N: Tensor, temperature: float, chunk: int) -> Tensor:
+def _by_chunks(
+    policy: Policy, hidden_ND: Tensor, targets_N: Tensor, temperature: float, chunk: int, entropy: bool
+) -> tuple[Tensor, Tensor]:
+    head = policy.model.get_output_embeddings()
     rows = max(1, chunk // head.weight.shape[0])
     if len(hidden_ND) <= rows:
-        return chosen_logps(head(hidden_ND), targets_N, temperature)
+        return _chosen(head(hidden_ND), targets_N, temperature, entropy)
 
-    def one(hidden: Tensor, targets: Tensor) -> Tensor:
-        return chosen_logps(head(hidden), targets, temperature)
+    def one(hidden: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
+        # Were the weight cast once for all chunks, their gradients would be summed in the compute type; so, in float32.
+        with policy.autocast(cast_once=False):
+            return _chosen(head(hidden), targets, temperature, entropy)
 
+    again = partial(checkpoint, one, use_reentrant=False, preserve_rng_state=False)
     parts = zip(torch.split(hidden_ND, rows), torch.split(targets_N, rows), strict=True)
-    return torch.cat([checkpoint(one, h, t, use_reentrant=False) for h, t in parts])
+    logps, entropies = zip(*(again(h, t) for h, t in parts), strict=True)
+    return torch.cat(logps), torch.stack(entropies).sum()
 
 
-def chosen_logps(logits_NV: Tensor, ids_N: Tensor, temperature: float) -> Tensor:
-    """Log-softmax at `temperature` of `logits_NV` at `ids_N`, in at least float32."""
-    scaled = (logits_NV if logits_NV.dtype == torch.float64 else logits_NV.float()) / temperature
-    return scaled.gather(-1, ids_N[..., None]).squeeze(-1) - scaled.logsumexp(dim=-1)
+def _chosen(logits_NV: Tensor, ids_N: Tensor, temperature: float, entropy: bool) -> tuple[Tensor, Tensor]:
+    """Log-softmax at `temperature` of `logits_NV` at `ids_N`, in at least float32; the sum of the rows' entropies, or 0.
+
+    The entropy comes last: the backward pass, which computes a chunk again up to what it needs, stops before it.
+    """
+    scaled_NV = (logits_NV if logits_NV.dtype == torch.float64 else logits_NV.float()) / temperature
+    log_total_N = scaled_NV.logsumexp(dim=-1)
+    logps_N = scaled_NV.gather(-1, ids_N[..., None]).squeeze(-1) - log_total_N
+    return logps_N, _entropy(scaled_NV, log_total_N) if entropy else logps_N.new_zeros(())
+
+
+@torch.no_grad()
+def _entropy(logits_NV: Tensor, log_total_N: Tensor) -> Tensor:
+    """Sum over rows of log Z - E[logit], with one more tensor of the chunk's size; impossible tokens add nothing."""
+    probs_NV = (logits_NV - log_total_N[:, None]).exp_()
+    return (log_total_N - probs_NV.mul_(logits_NV).nansum(dim=-1)).sum()  # 0 times -inf is where nan comes from
 
 
 @contextmanager

@@ -43,11 +43,14 @@ class Policy:
     packs: bool = False
     """Whether sequences that stand end to end in one row do not see each other."""
 
-    def autocast(self) -> AbstractContextManager[object]:
-        """The compute type for forward passes: float32 as it is, or automatic mixed precision."""
+    def autocast(self, cast_once: bool = True) -> AbstractContextManager[object]:
+        """The compute type for forward passes: float32 as it is, or automatic mixed precision.
+
+        `cast_once` casts a weight that is used several times once, and sums its gradient in the compute type.
+        """
         if self.compute is torch.float32:
             return nullcontext()
-        return torch.autocast(self.device.type, dtype=self.compute)
+        return torch.autocast(self.device.type, dtype=self.compute, cache_enabled=cast_once)
 
     def decode(self, ids: tuple[int, ...]) -> str:
         """The text of response tokens, without special tokens."""
