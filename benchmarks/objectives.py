@@ -34,6 +34,7 @@ class Case(NamedTuple):
     high: float
     beta: float
     trl: dict[str, Any]
+    dual: float = 0.0
 
 
 SEQUENCE = {"loss_type": "grpo", "importance_sampling_level": "sequence"}
@@ -43,6 +44,7 @@ CASES = [
     Case("GRPO", "grpo", "sequence", 0.2, 0.2, 0.0, {"loss_type": "grpo"}),
     Case("GRPO, k3 KL", "grpo", "sequence", 0.2, 0.2, 0.04, {"loss_type": "grpo"} | K3),
     Case("clip-higher", "grpo", "sequence", 0.2, 0.28, 0.0, {"loss_type": "grpo", "epsilon_high": 0.28}),
+    Case("dual clip", "grpo", "sequence", 0.2, 0.2, 0.0, {"loss_type": "grpo", "delta": 1.5}, 1.5),
     Case("mean over tokens", "grpo", "token", 0.2, 0.2, 0.0, {"loss_type": "bnpo"}),
     Case("mean over tokens, k3 KL", "grpo", "token", 0.2, 0.2, 0.04, {"loss_type": "bnpo"} | K3),
     Case("Dr. GRPO", "grpo", "constant", 0.2, 0.2, 0.0, {"loss_type": "dr_grpo"}),
@@ -100,6 +102,7 @@ def ours(case: Case, n: Numbers) -> tuple[Tensor, Tensor]:
         case.high,
         case.beta,
         n.ref_BT,
+        clip_dual=case.dual,
     ).loss
     loss.backward()  # type: ignore[no-untyped-call]
     assert x.grad is not None

@@ -96,7 +96,7 @@ def test_loss_and_gradient_equal_the_loop(name: str, beta: float, low: float, hi
     parts = policy_loss(SURROGATES[name], x, old, adv, weights, mask, low, high, beta, ref)
     args = (old.tolist(), adv.tolist(), weights.tolist(), mask.tolist(), low, high, beta, ref.tolist(), logps.tolist())
     assert parts.loss.item() == pytest.approx(loop_loss(name, logps.tolist(), *args), rel=1e-12)
-    assert 0 < parts.clipped < mask.sum()
+    assert 0 < parts.low + parts.high < mask.sum()
     parts.loss.backward()  # type: ignore[no-untyped-call]
     assert x.grad is not None
     eps = 1e-6
@@ -123,7 +123,7 @@ def test_on_policy_nothing_is_clipped() -> None:
     parts = policy_loss(
         clipped_ratio, logps, logps, torch.tensor([1.0, -1.0]), torch.ones(2), torch.ones(2, 3).bool(), 0.2, 0.2
     )
-    assert parts.clipped == 0
+    assert parts.low + parts.high == 0
     assert parts.ratio_max == 1
 
 
@@ -183,3 +183,39 @@ def test_k3_is_never_negative_up_to_rounding_and_zero_only_at_equality(a: float,
     assert value >= -1e-12
     assert value > 0 or abs(a - b) < 1e-6
     assert k3(torch.tensor(a), torch.tensor(a)).item() == 0
+
+
+@pytest.mark.parametrize("name", ["grpo", "gspo"])
+def test_a_dual_clip_is_trl_s_delta_and_counts_as_too_high(name: str) -> None:
+    """TRL: min(min(ratio, delta) A, clip(ratio) A), by `GRPOTrainer._compute_loss`."""
+    g = torch.Generator().manual_seed(4)
+    logps = torch.randn(6, 9, generator=g, dtype=torch.float64) - 2
+    old = logps + torch.randn(6, 9, generator=g, dtype=torch.float64) + torch.linspace(-2, 0, 6)[:, None]
+    mask = torch.rand(6, 9, generator=g) < 0.8
+    adv = torch.tensor([-1.0, -0.5, 1.0, -2.0, 0.3, 0.7], dtype=torch.float64)
+    weights = torch.full((6,), 0.1, dtype=torch.float64)
+    x, y = logps.clone().requires_grad_(), logps.clone().requires_grad_()
+    ours = policy_loss(SURROGATES[name], x, old, adv, weights, mask, 0.2, 0.3, clip_dual=1.7)
+    ours.loss.backward()  # type: ignore[no-untyped-call]
+    log_ratio = torch.where(mask, y - old, 0.0)
+    if name == "gspo":
+        log_ratio = (log_ratio.sum(1) / mask.sum(1))[:, None].expand_as(log_ratio)
+    ratio = log_ratio.exp()
+    gain = torch.minimum(ratio.clamp(max=1.7) * adv[:, None], ratio.clamp(0.8, 1.3) * adv[:, None])
+    loss = -(torch.where(mask, gain, 0.0).sum(1) * weights).sum()
+    loss.backward()
+    torch.testing.assert_close(ours.loss, loss)
+    torch.testing.assert_close(x.grad, y.grad)
+    plain = policy_loss(SURROGATES[name], logps, old, adv, weights, mask, 0.2, 0.3)
+    assert ours.high - plain.high == (mask & (ratio > 1.7) & (adv[:, None] < 0)).sum() > 0
+    assert ours.low == plain.low
+
+
+@pytest.mark.parametrize("name", ["grpo", "gspo", "cispo"])
+def test_what_was_clipped_says_from_which_side(name: str) -> None:
+    """One token each: ratios e^1 and e^-1, with either sign of the advantage. CISPO clips whatever the sign."""
+    logps = torch.tensor([[-1.0], [-1.0], [-3.0], [-3.0]])
+    adv, mask = torch.tensor([1.0, -1.0, 1.0, -1.0]), torch.ones(4, 1).bool()
+    parts = policy_loss(SURROGATES[name], logps, torch.full((4, 1), -2.0), adv, torch.ones(4), mask, 0.2, 0.2)
+    assert (parts.low, parts.high) == ((2, 2) if name == "cispo" else (1, 1))
+    assert parts.moved.item() == pytest.approx(2 * (math.e - 2) + 2 / math.e)

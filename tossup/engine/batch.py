@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -33,6 +34,14 @@ class MicroBatch:
     """Sampled by the newest policy of the batch; the others waited for a batch, see `curriculum.refill`."""
 
 
+def mini_batches(groups: Sequence[Group], parts: int, seed: int) -> list[list[Group]]:
+    """The groups in an order drawn from `seed`, cut into `parts` whose sizes differ by one at most; no part is empty."""
+    if parts == 1:
+        return [list(groups)]
+    order = np.random.default_rng(seed).permutation(len(groups))
+    return [[groups[i] for i in part] for part in np.array_split(order, parts) if len(part)]
+
+
 Row = tuple[Rollout, float, float]
 """A rollout, its advantage, the loss weight of each of its tokens."""
 
@@ -48,17 +57,19 @@ def micro_batches(
     device: torch.device,
     overlong: float = 0.0,
     packed: bool = False,
+    newest: int | None = None,
     rank: int = 0,
     ranks: int = 1,
 ) -> list[MicroBatch]:
-    """All decided rollouts of `groups`, none of them degenerate, with advantages and weights of the whole batch.
+    """All decided rollouts of `groups`, none of them degenerate, with advantages and weights of all of them.
 
     Rows are sorted by length and cut so that rows times the longest row, or `packed` the sum of the rows, stays within
     `token_budget`; a single longer row gets a micro-batch of its own. Of several `ranks` each gets every so many rows, and all
     get equally many micro-batches, some perhaps empty: a row without a response token, of weight 0.
 
     `overlong` is the share of `max_new_tokens` in which a longer answer loses reward (see `objective.overlong_penalty`).
-    A mixed group whose rewards that makes equal is left out; where none remains, there is no micro-batch.
+    A mixed group whose rewards that makes equal is left out; where none remains, there is no micro-batch. `newest` is the step
+    of the newest policy that sampled for the batch (None: of these groups).
     """
     rows: list[tuple[Rollout, float]] = []
     for group in groups:
@@ -73,7 +84,7 @@ def micro_batches(
     weights = sequence_weights([len(r.response_ids) for r, _ in rows], aggregate, max_new_tokens)
     weighted = [(r, a, w) for (r, a), w in zip(rows, weights, strict=True)]
     weighted.sort(key=_tokens)
-    newest = max((r.policy_step for r, _ in rows), default=0)
+    newest = max(r.policy_step for r, _ in rows) if newest is None else newest
     shares = [list(_cut(weighted[r::ranks], token_budget, packed)) for r in range(ranks)]
     missing = max(len(parts) for parts in shares) - len(shares[rank])
     batches = [_tensors(part, newest, pad_id, device) for part in shares[rank]]

@@ -140,7 +140,8 @@ class Learner:
             group["lr"] = rate
         if self.generator is not None:
             self.generator.sleep()
-        figures = update(self.policy, self.optimizer, groups, self.config, self.ref, self.world)
+        figures = update(self.policy, self.optimizer, groups, self.config, self.ref, self.world, step)
+        self.optimizer.zero_grad(set_to_none=True)  # generation can use their memory
         return figures | {"update/lr": rate, "update/weight_norm": self._weight_norm()}
 
     def _weight_norm(self) -> float:

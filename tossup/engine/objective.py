@@ -71,10 +71,14 @@ class LossParts(NamedTuple):
 
     loss: Tensor
     """Scalar, this micro-batch's share of the batch's loss."""
-    clipped: Tensor
-    """Tokens at which the clipped term was the smaller one."""
+    low: Tensor
+    """Tokens at which clipping changed the value because the ratio was too low."""
+    high: Tensor
+    """Tokens at which it did because the ratio was too high."""
     kl: Tensor
     """Sum of k3 estimates against the reference; zero without one."""
+    moved: Tensor
+    """Sum of k3 estimates of KL(old || now), how far the policy is from the one that sampled."""
     ratio_max: Tensor
     """Largest importance ratio at an unmasked token."""
     tokens: Tensor
@@ -85,8 +89,10 @@ class Gain(NamedTuple):
     """What a surrogate gives for every token; positions outside the mask may hold anything finite."""
 
     gain_BT: Tensor
-    clipped_BT: Tensor
-    """Where clipping changed the value."""
+    low_BT: Tensor
+    """Where clipping changed the value because the ratio was too low."""
+    high_BT: Tensor
+    """Where it did because the ratio was too high."""
 
 
 Surrogate = Callable[[Tensor, Tensor, Tensor, Tensor, float, float], Gain]
@@ -122,13 +128,25 @@ def clipped_weight(
     """
     ratio_BT = torch.where(mask_BT, logps_BT - old_logps_BT, 0.0).exp().detach()
     weight_BT = ratio_BT.clamp(1 - clip_low, 1 + clip_high)
-    return Gain(weight_BT * advantages_B[:, None] * logps_BT, weight_BT != ratio_BT)
+    return Gain(weight_BT * advantages_B[:, None] * logps_BT, weight_BT > ratio_BT, weight_BT < ratio_BT)
 
 
 def _pessimistic(ratio_BT: Tensor, advantages_B: Tensor, clip_low: float, clip_high: float) -> Gain:
     plain_BT = ratio_BT * advantages_B[:, None]
     clipped_BT = ratio_BT.clamp(1 - clip_low, 1 + clip_high) * advantages_B[:, None]
-    return Gain(torch.minimum(plain_BT, clipped_BT), clipped_BT < plain_BT)
+    changed_BT = clipped_BT < plain_BT
+    return Gain(torch.minimum(plain_BT, clipped_BT), changed_BT & (ratio_BT < 1), changed_BT & (ratio_BT > 1))
+
+
+def dual_clipped(gain: Gain, advantages_B: Tensor, bound: float) -> Gain:
+    """max(gain, bound A) where A < 0: the second clip of dual-clip PPO (Ye et al., arXiv:1912.09729, equation 5).
+
+    The first clip is pessimistic: it lets the ratio of an answer that was bad grow without limit, and its gradient with it.
+    TRL calls the bound `delta`, verl `clip_ratio_c`.
+    """
+    worst_B1 = bound * advantages_B[:, None]
+    changed_BT = (advantages_B[:, None] < 0) & (gain.gain_BT < worst_B1)
+    return Gain(torch.where(changed_BT, worst_B1, gain.gain_BT), gain.low_BT, gain.high_BT | changed_BT)
 
 
 SURROGATES: dict[str, Surrogate] = {"grpo": clipped_ratio, "gspo": sequence_ratio, "cispo": clipped_weight}
@@ -147,14 +165,17 @@ def policy_loss(
     kl_beta: float = 0.0,
     ref_logps_BT: Tensor | None = None,
     trust_BT: Tensor | None = None,
+    clip_dual: float = 0.0,
 ) -> LossParts:
     """The surrogate with an optional KL penalty, summed over the tokens where `mask_BT` is true.
 
     All log-probabilities are in nats at the sampling temperature. `old_logps_BT` are the sampler's own, so that the ratio
     corrects for every update since sampling and for the sampler's own rounding; or they are the trainer's at the weights
-    that sampled, and `trust_BT` (see `truncated_weights`) corrects for the sampler.
+    that sampled, and `trust_BT` (see `truncated_weights`) corrects for the sampler. `clip_dual` above 0 bounds the ratio of
+    answers with a negative advantage, see `dual_clipped`.
     """
-    gain_BT, clipped_BT = surrogate(logps_BT, old_logps_BT, advantages_B, mask_BT, clip_low, clip_high)
+    gain = surrogate(logps_BT, old_logps_BT, advantages_B, mask_BT, clip_low, clip_high)
+    gain_BT, low_BT, high_BT = dual_clipped(gain, advantages_B, clip_dual) if clip_dual > 0 else gain
     if trust_BT is not None:
         gain_BT = gain_BT * trust_BT
     kl = logps_BT.new_zeros(())
@@ -166,8 +187,10 @@ def policy_loss(
     with torch.no_grad():
         return LossParts(
             loss,
-            clipped=(mask_BT & clipped_BT).sum(),
+            low=(mask_BT & low_BT).sum(),
+            high=(mask_BT & high_BT).sum(),
             kl=kl,
+            moved=torch.where(mask_BT, k3(logps_BT, old_logps_BT), 0.0).sum(),
             ratio_max=torch.where(mask_BT, logps_BT - old_logps_BT, -torch.inf).max().exp(),
             tokens=mask_BT.sum(),
         )

@@ -10,17 +10,21 @@ import torch
 from torch import Tensor
 
 from tossup.engine import lora
-from tossup.engine.batch import MicroBatch, micro_batches
+from tossup.engine.batch import MicroBatch, micro_batches, mini_batches
 from tossup.engine.config import TrainConfig
 from tossup.engine.distributed import ALONE, World
-from tossup.engine.logps import recomputed, token_logps
-from tossup.engine.objective import SURROGATES, LossParts, Mismatch, mismatch, policy_loss, truncated_weights
+from tossup.engine.logps import logps_and_entropy, recomputed, token_logps
+from tossup.engine.objective import SURROGATES, LossParts, mismatch, policy_loss, truncated_weights
 from tossup.engine.policy import Policy
+from tossup.engine.rollouts import stream
 from tossup.engine.update_config import UpdateConfig
 from tossup.records import Group, TossupError
 
 MICRO_BATCH_TOKENS = {True: 2048, False: 16384}
 """On a CPU (True), where small batches stay in the cache, and elsewhere."""
+
+UPDATE_STREAM = 4
+"""Keeps the seeds of the cut into mini-batches apart from those of sampling, see `train.WAVE_STREAM`."""
 
 
 def make_optimizer(policy: Policy, config: UpdateConfig) -> torch.optim.Optimizer:
@@ -41,49 +45,67 @@ def update(
     config: TrainConfig,
     ref: Policy | None,
     world: World = ALONE,
+    step: int = 0,
 ) -> dict[str, float]:
-    """Take `config.update.epochs` optimizer steps on the kept groups and return the figures for the log.
+    """Take `config.update.epochs` times `mini_batches` optimizer steps on the kept groups; returns the figures for the log.
 
     `ref` is the start model, needed only where the KL term is on and all weights are trained: beside an adapter, the start
-    model is the same one with the adapter off. Every figure is over the tokens of the first epoch, where the importance
-    ratio still compares the sampler with the model that sampled. The model stays in eval mode: with dropout the trainer's
-    log-probs would be those of another distribution than the sampler's. In a `world` of several processes each passes its
-    share of the rows through the model; gradients and figures are sums over all.
+    model is the same one with the adapter off. `step`, the number of updates before, gives with the seed the cut into mini-
+    batches. The model stays in eval mode: with dropout the trainer's log-probs would be those of another distribution than
+    the sampler's. In a `world` of several processes each passes its share of the rows through the model; gradients and
+    figures are sums over all.
 
     Raises:
         TossupError: the loss, its gradient or a figure is not finite; the optimizer has not stepped on it.
     """
     cfg = config.update
     packed = packs_rows(policy, cfg.packing)
-    batches = micro_batches(
-        groups,
-        std_norm=cfg.std_norm,
-        aggregate=cfg.aggregate,
-        max_new_tokens=config.rollout.max_new_tokens,
-        token_budget=cfg.micro_batch_tokens or MICRO_BATCH_TOKENS[policy.device.type == "cpu"],
-        pad_id=policy.pad_id,
-        device=policy.device,
-        overlong=cfg.overlong,
-        packed=packed,
-        rank=world.rank,
-        ranks=world.size,
-    )
+    parts = _parts(policy, groups, config, packed, world, step)
+    own = _own_logps(policy, parts, config, packed)
     figures: dict[str, float] = {}
-    own: list[Tensor | None] = [None] * len(batches)
-    for epoch in range(cfg.epochs if batches else 0):
-        optimizer.zero_grad(set_to_none=True)
-        with recomputed(policy.model, cfg.gradient_checkpointing):
-            passes = [_pass(policy, mb, own_BT, config, ref, packed) for mb, own_BT in zip(batches, own, strict=True)]
-        own = [p.own_BT for p in passes]
-        norm = torch.nn.utils.clip_grad_norm_(policy.trainable().values(), cfg.max_grad_norm)
-        found = _figures(passes, world) | {
-            "update/grad_norm": float(getattr(norm, "full_tensor", lambda norm=norm: norm)())
-        }
-        _check_finite(found)
-        optimizer.step()
-        if epoch == 0:
-            figures = found
-    return figures
+    taken: list[dict[str, float]] = []
+    for _ in range(cfg.epochs):
+        for i, part in enumerate(parts):
+            optimizer.zero_grad(set_to_none=True)
+            with recomputed(policy.model, cfg.gradient_checkpointing):
+                passes = [
+                    _pass(policy, mb, own_BT, config, ref, packed) for mb, own_BT in zip(part, own[i], strict=True)
+                ]
+            own[i] = [p.own_BT for p in passes]
+            norm = torch.nn.utils.clip_grad_norm_(policy.trainable().values(), cfg.max_grad_norm)
+            sums = _sums(passes, world) | {"grad_norm": float(getattr(norm, "full_tensor", lambda norm=norm: norm)())}
+            if not taken:
+                figures = _mismatch(part, own[i], world)
+            _check_finite(figures | _figures([sums]))
+            taken.append(sums)
+            optimizer.step()
+    return figures | _figures(taken)
+
+
+def _parts(
+    policy: Policy, groups: Sequence[Group], config: TrainConfig, packed: bool, world: World, step: int
+) -> list[list[MicroBatch]]:
+    """This rank's micro-batches of each mini-batch. A mini-batch in which nothing is left to train is left out."""
+    cfg = config.update
+    newest = max((r.policy_step for group in groups for r in group.rollouts), default=0)
+    parts = (
+        micro_batches(
+            part,
+            std_norm=cfg.std_norm,
+            aggregate=cfg.aggregate,
+            max_new_tokens=config.rollout.max_new_tokens,
+            token_budget=cfg.micro_batch_tokens or MICRO_BATCH_TOKENS[policy.device.type == "cpu"],
+            pad_id=policy.pad_id,
+            device=policy.device,
+            overlong=cfg.overlong,
+            packed=packed,
+            newest=newest,
+            rank=world.rank,
+            ranks=world.size,
+        )
+        for part in mini_batches(groups, cfg.mini_batches, stream(config.seed, UPDATE_STREAM, step))
+    )
+    return [part for part in parts if part]
 
 
 def packs_rows(policy: Policy, packing: str) -> bool:
@@ -98,13 +120,27 @@ def packs_rows(policy: Policy, packing: str) -> bool:
     return packing == "packed" or (packing == "auto" and policy.packs and "flash" in attention)
 
 
+Own = list[list[Tensor | None]]
+"""For each micro-batch of each mini-batch the trainer's own log-probs at the weights that sampled; None: not known yet."""
+
+
+def _own_logps(policy: Policy, parts: Sequence[Sequence[MicroBatch]], config: TrainConfig, packed: bool) -> Own:
+    """The first mini-batch finds its own on the way. The others come after an update, and need them only for the correction."""
+    own: Own = [[None for _ in part] for part in parts]
+    if config.update.tis_cap > 0:
+        with torch.no_grad():
+            own[1:] = [[_logps(policy, mb, config, packed) for mb in part] for part in parts[1:]]
+    return own
+
+
 class Pass(NamedTuple):
     """What one forward and backward pass found."""
 
     parts: LossParts
-    apart: Mismatch
+    entropy: Tensor
+    """Sum over the response tokens."""
     own_BT: Tensor
-    """The trainer's own log-probs at the weights that sampled: those of the first epoch, before anything was updated."""
+    """The trainer's log-probs when this pass was first made; in the first mini-batch, at the weights that sampled."""
 
 
 def _pass(
@@ -113,7 +149,8 @@ def _pass(
     """Forward and backward of one micro-batch: its share of the gradient is added to the parameters'."""
     cfg = config.update
     ref_logps_BT = _reference_logps(policy, mb, config, ref, packed) if cfg.kl_beta > 0 else None
-    logps_BT = _logps(policy, mb, config, packed)
+    temperature = config.rollout.temperature
+    logps_BT, entropy = logps_and_entropy(policy, mb.ids_BT1, mb.attention_BT1, mb.mask_BT, temperature, packed=packed)
     own_BT = logps_BT.detach() if own_BT is None else own_BT
     corrected = cfg.tis_cap > 0
     parts = policy_loss(
@@ -128,10 +165,10 @@ def _pass(
         cfg.kl_beta,
         ref_logps_BT,
         truncated_weights(own_BT, mb.old_logps_BT, mb.mask_BT, cfg.tis_cap) if corrected else None,
+        cfg.clip_dual,
     )
     parts.loss.backward()  # type: ignore[no-untyped-call]
-    apart = mismatch(own_BT, mb.old_logps_BT, mb.mask_BT & mb.fresh_B[:, None])
-    return Pass(parts._replace(loss=parts.loss.detach()), apart, own_BT)
+    return Pass(parts._replace(loss=parts.loss.detach()), entropy, own_BT)
 
 
 def _logps(policy: Policy, mb: MicroBatch, config: TrainConfig, packed: bool) -> Tensor:
@@ -149,25 +186,49 @@ def _reference_logps(policy: Policy, mb: MicroBatch, config: TrainConfig, ref: P
     return _logps(ref, mb, config, packed)
 
 
-def _figures(passes: Sequence[Pass], world: World) -> dict[str, float]:
-    """What the log shows of one epoch, over the micro-batches of all processes.
+def _sums(passes: Sequence[Pass], world: World) -> dict[str, float]:
+    """Of one optimizer step, over the micro-batches of all processes: sums over tokens, and the largest ratio."""
+    found = [p.parts._asdict() | {"entropy": p.entropy} for p in passes]
+    largest = max(world.gather(max(parts.pop("ratio_max").item() for parts in found)))
+    table = torch.stack([torch.stack([value.double() for value in parts.values()]) for parts in found])
+    sums = world.sums(table.sum(0).tolist())  # read at once: every read waits for the GPU
+    return dict(zip(found[0], sums, strict=True)) | {"max_ratio": largest}
 
-    `mismatch/…` compares the sampler's log-probs with the trainer's at the same weights, over the answers of the newest
-    policy: in older ones the policy's own movement would count.
-    """
-    parts, apart = [p.parts for p in passes], [p.apart for p in passes]
-    summed = [sum(getattr(p, name).item() for p in parts) for name in ("loss", "clipped", "kl", "tokens")]
-    compared = [sum(getattr(a, name).item() for a in apart) for name in ("kl", "ratio", "tokens")]
-    loss, clipped, kl, n, apart_kl, apart_ratio, fresh = world.sums([*summed, *compared])
+
+def _figures(taken: Sequence[dict[str, float]]) -> dict[str, float]:
+    """What the log shows of these optimizer steps: means over them or over their tokens, and the largest ratio."""
+    if not taken:
+        return {}
+    total = {name: sum(sums[name] for sums in taken) for name in taken[0]}
+    n = total["tokens"]
     return {
-        "update/loss": loss,
-        "update/clip_ratio": clipped / n,
-        "update/kl": kl / n,
-        "update/max_ratio": max(world.gather(max(p.ratio_max.item() for p in parts))),
-        "mismatch/kl": apart_kl / fresh,
-        "mismatch/mean_ratio": apart_ratio / fresh,
-        "mismatch/max_ratio": max(world.gather(max(a.ratio_max.item() for a in apart))),
+        "update/loss": total["loss"] / len(taken),
+        "update/grad_norm": total["grad_norm"] / len(taken),
+        "update/entropy": total["entropy"] / n,
+        "update/clip_ratio": (total["low"] + total["high"]) / n,
+        "update/clip_ratio_low": total["low"] / n,
+        "update/clip_ratio_high": total["high"] / n,
+        "update/kl": total["kl"] / n,
+        "update/approx_kl": total["moved"] / n,
+        "update/max_ratio": max(sums["max_ratio"] for sums in taken),
+        "update/optimizer_steps": len(taken),
     }
+
+
+def _mismatch(part: Sequence[MicroBatch], own: Sequence[Tensor | None], world: World) -> dict[str, float]:
+    """The sampler's log-probs against the trainer's at the same weights, so over the first mini-batch, before any step.
+
+    It is over the answers of the newest policy: in older ones the policy's own movement would count. A mini-batch may have
+    none of them; then nothing can be said.
+    """
+    found = [
+        mismatch(own_BT, mb.old_logps_BT, mb.mask_BT & mb.fresh_B[:, None])
+        for own_BT, mb in zip(own, part, strict=True)
+        if own_BT is not None
+    ]
+    kl, ratio, n = world.sums([sum(getattr(m, name).item() for m in found) for name in ("kl", "ratio", "tokens")])
+    largest = max(world.gather(max(m.ratio_max.item() for m in found)))
+    return {"mismatch/kl": kl / n, "mismatch/mean_ratio": ratio / n, "mismatch/max_ratio": largest} if n else {}
 
 
 def _check_finite(figures: dict[str, float]) -> None:

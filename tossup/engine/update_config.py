@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from tossup.engine.section import Section
 
@@ -27,6 +27,9 @@ class UpdateConfig(Section):
     objective: Literal["grpo", "gspo", "cispo"] = Field("grpo", description="the surrogate; see also --preset")
     clip_low: float = Field(0.2, gt=0, description="the ratio is clipped below 1 - clip_low")
     clip_high: float = Field(0.2, gt=0, description="the ratio is clipped above 1 + clip_high")
+    clip_dual: float = Field(
+        0.0, ge=0, description="bound of the ratio where the advantage is negative, such as 3; 0: none. Not for cispo"
+    )
     kl_beta: float = Field(0.0, ge=0, description="weight of the k3 KL to the start model")
     tis_cap: float = Field(
         0.0, ge=0, description="correct for the sampler's own log-probs by weights up to this, such as 2; 0: do not"
@@ -38,7 +41,8 @@ class UpdateConfig(Section):
     overlong: float = Field(
         0.0, ge=0, le=1, description="last share of max_new_tokens in which a longer answer loses up to 1 of its reward"
     )
-    epochs: int = Field(1, ge=1, description="updates on each batch")
+    mini_batches: int = Field(1, ge=1, description="optimizer steps on each batch, each on a random part of its groups")
+    epochs: int = Field(1, ge=1, description="times that each batch is gone through")
     micro_batch_tokens: int = Field(
         0, ge=0, description="tokens with padding in one forward and backward pass; 0: 2,048 on a CPU, 16,384 on a GPU"
     )
@@ -49,6 +53,15 @@ class UpdateConfig(Section):
         False, description="keep no activations within a layer, compute them again: a third more time, far less memory"
     )
     max_grad_norm: float = Field(1.0, gt=0, description="gradient clipping norm")
+
+    @model_validator(mode="after")
+    def _clips_fit(self) -> UpdateConfig:
+        if self.clip_dual and (self.objective == "cispo" or self.clip_dual <= 1 + self.clip_high):
+            raise ValueError(
+                f"clip_dual has to be more than 1 + clip_high ({1 + self.clip_high:g}), and is not for cispo, whose weights "
+                "are bounded already"
+            )
+        return self
 
 
 PRESETS: dict[str, dict[str, Any]] = {
