@@ -11,7 +11,8 @@ from conftest import VOCABULARY, make_policy
 
 from tossup.engine import logps
 from tossup.engine.logps import _chosen, logps_and_entropy, token_logps
-from tossup.engine.policy import Policy, _has_plain_head
+from tossup.engine.policy import Policy
+from tossup.engine.probe import has_plain_head
 
 
 def batch() -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
@@ -51,7 +52,7 @@ def test_they_are_the_log_softmax_of_the_model_s_own_logits(policy: Policy) -> N
 
 def test_a_model_that_does_more_than_its_head_takes_the_whole_way() -> None:
     policy = make_policy()
-    assert _has_plain_head(policy)
+    assert has_plain_head(policy)
     plain = value_and_gradients(policy, VOCABULARY)
     forward = policy.model.forward
 
@@ -61,7 +62,7 @@ def test_a_model_that_does_more_than_its_head_takes_the_whole_way() -> None:
         return out
 
     policy.model.forward = capped
-    assert not _has_plain_head(policy)
+    assert not has_plain_head(policy)
     honest = value_and_gradients(dataclasses.replace(policy, plain_head=False), VOCABULARY)
     assert not torch.allclose(plain[0], honest[0])
 

@@ -28,6 +28,7 @@ from torch.utils.checkpoint import checkpoint
 from transformers.modeling_layers import GradientCheckpointingLayer
 
 from tossup.engine.policy import Policy
+from tossup.engine.probe import decoder
 from tossup.records import TossupError
 
 CHUNK_LOGITS = {True: 1 << 25, False: 1 << 27}
@@ -110,7 +111,7 @@ def _response_scores(
         inputs, chosen = {"input_ids": ids_BT1}, predicts_BT1
     if not policy.plain_head:
         return _chosen(model(**inputs, use_cache=False).logits[chosen], targets_N, temperature, entropy)
-    hidden_ND = model.base_model(**inputs, use_cache=False).last_hidden_state[chosen]
+    hidden_ND = decoder(model)(**inputs, use_cache=False).last_hidden_state[chosen]
     return _by_chunks(policy, hidden_ND, targets_N, temperature, chunk, entropy)
 
 

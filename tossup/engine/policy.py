@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ from torch import Tensor
 
 from tossup.engine import arithmetic, lora
 from tossup.engine.config import LoraConfig
+from tossup.engine.probe import probe
 from tossup.records import Problem, TossupError
 
 TINY_PARAMETERS = 5_000_000
@@ -42,6 +43,10 @@ class Policy:
     """Whether the logits are the output head of the last hidden states and nothing more (no soft cap, no scale)."""
     packs: bool = False
     """Whether sequences that stand end to end in one row do not see each other."""
+    pads: bool = True
+    """Whether prompts of different lengths can be decoded as one left-padded batch."""
+    unsampled: str = ""
+    """Why answers cannot be sampled over the model's cache; empty where they can."""
 
     def autocast(self, cast_once: bool = True) -> AbstractContextManager[object]:
         """The compute type for forward passes: float32 as it is, or automatic mixed precision.
@@ -90,7 +95,7 @@ def load(
     and a new adapter, begun from `seed`, is what can be trained.
 
     Raises:
-        TossupError: there is no such model here, or no such device.
+        TossupError: there is no such model here, it is no causal language model, or there is no such device.
     """
     from transformers.utils import logging
 
@@ -119,7 +124,7 @@ def load(
         raise TossupError(f"model {name!r} names no end-of-sequence token, so no answer could ever end")
     pad_id = tokenizer.pad_token_id if tokenizer.pad_token_id is not None else min(eos_ids)
     policy = Policy(model, tokenizer, place, compute, eos_ids, pad_id)
-    return replace(policy, plain_head=_has_plain_head(policy), packs=_packs(policy))
+    return probe(policy)
 
 
 def _read(source: str, attention: str) -> tuple[Any, Any]:
@@ -153,28 +158,6 @@ def model_source(name: str) -> str:
     if (folder / "config.toml").is_file() and not (folder / "config.json").exists():
         raise TossupError(f"{folder} is a run that has not written its model yet: let its command run to the end first")
     return str(folder) if folder.is_dir() else name
-
-
-@torch.no_grad()
-def _has_plain_head(policy: Policy) -> bool:
-    """Try it on a few tokens: some models cap or scale their logits behind the head, each in a way of its own."""
-    model, ids = policy.model, torch.arange(4, device=policy.device)[None]
-    with policy.autocast():
-        hidden = model.base_model(input_ids=ids, use_cache=False).last_hidden_state
-        head = model.get_output_embeddings()
-        return head is not None and torch.equal(head(hidden), model(input_ids=ids, use_cache=False).logits)
-
-
-@torch.no_grad()
-def _packs(policy: Policy) -> bool:
-    """Try it on two sequences that begin alike: attention may look across, and other kinds of layers do not know the border."""
-    alone = torch.arange(4, device=policy.device)[None]
-    both, positions = torch.cat([alone.flip(1), alone], 1), torch.arange(4, device=policy.device).repeat(2)[None]
-    with policy.autocast():
-        expected = policy.model.base_model(input_ids=alone, use_cache=False).last_hidden_state
-        packed = policy.model.base_model(input_ids=both, position_ids=positions, use_cache=False).last_hidden_state
-    apart = (packed[:, 4:].float() - expected.float()).norm() / expected.float().norm()
-    return bool(apart < (1e-3 if policy.compute is torch.float32 else 0.05))
 
 
 def export(policy: Policy, folder: Path, state: dict[str, Tensor] | None = None) -> None:

@@ -12,15 +12,16 @@ Shapes: B rows of a batch (prompt-major, G to a prompt), V vocabulary.
 
 from __future__ import annotations
 
-import inspect
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from itertools import groupby
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
+from tossup.engine.cached import Cached
 from tossup.engine.config import SamplingConfig
 from tossup.engine.generate.draws import Seeds, answer_seeds, uniforms
 from tossup.engine.generate.words import OnGroup, Sample
@@ -32,9 +33,15 @@ BLOCK = 64
 
 
 class TransformersGenerator:
-    """Samples from the policy's own weights, so there is nothing to push but the version."""
+    """Samples from the policy's own weights, so there is nothing to push but the version.
+
+    Raises:
+        TossupError: the model's cache does not give the model's own logits.
+    """
 
     def __init__(self, policy: Policy, version: int = 0) -> None:
+        if policy.unsampled:
+            raise TossupError(f"{policy.unsampled}; --generator vllm may know the model")
         self.policy, self.version = policy, version
 
     def generate(
@@ -50,7 +57,8 @@ class TransformersGenerator:
         answers: list[list[Sample]] = [[] for _ in prompts]
         order = sorted(range(len(prompts)), key=lambda i: len(prompts[i]))
         fitting = [i for i in order if len(prompts[i]) < context]
-        batches = list(_batches(fitting, max(1, sampling.batch_size // group_size)))
+        at_once = max(1, sampling.batch_size // group_size)
+        batches = list(_batches(fitting, at_once, [len(prompt) for prompt in prompts], self.policy.pads))
         with cast_once(self.policy):
             for rows in batches:
                 start = time.perf_counter()
@@ -82,9 +90,12 @@ class TransformersGenerator:
         """See `Generator`."""
 
 
-def _batches(order: Sequence[int], size: int) -> Iterator[Sequence[int]]:
-    for start in range(0, len(order), size):
-        yield order[start : start + size]
+def _batches(order: Sequence[int], size: int, lengths: Sequence[int], pads: bool) -> Iterator[Sequence[int]]:
+    """Cut `order`, which is by length; where the model `pads` not, a batch holds prompts of one length only."""
+    for _, same in groupby(order, key=lambda i: 0 if pads else lengths[i]):
+        run = list(same)
+        for start in range(0, len(run), size):
+            yield run[start : start + size]
 
 
 @contextmanager
@@ -117,31 +128,20 @@ def _decode(
     sampling: SamplingConfig,
 ) -> list[tuple[tuple[int, ...], tuple[float, ...], Stop]]:
     """Decode one batch: G answers to each prompt, prompt-major; `seeds` has one seed an answer."""
-    from transformers import DynamicCache
-
     temperature = sampling.temperature
     width = max(len(p) for p in prompts)
     rows = len(prompts) * group_size
     limits = [min(sampling.max_new_tokens, policy.context - len(p)) for p in prompts for _ in range(group_size)]
-    cache = DynamicCache(config=policy.model.config)
-    cache_name = "cache" if "cache" in inspect.signature(policy.model.forward).parameters else "past_key_values"
+    batch = Cached(policy.model)
     attention = torch.tensor([[0] * (width - len(p)) + [1] * len(p) for p in prompts], device=policy.device)
     ids = torch.tensor([[policy.pad_id] * (width - len(p)) + list(p) for p in prompts], device=policy.device)
 
     def forward(ids: Tensor, positions: Tensor) -> Tensor:
         with policy.autocast():
-            out = policy.model(
-                input_ids=ids,
-                attention_mask=attention,
-                position_ids=positions,
-                use_cache=True,
-                logits_to_keep=1,
-                **{cache_name: cache},
-            )
-        return out.logits[:, -1].float() / temperature  # type: ignore[no-any-return]
+            return batch.logits(ids, attention, positions).float() / temperature
 
     logits_BV = forward(ids, (attention.cumsum(1) - 1).clamp(min=0)).repeat_interleave(group_size, dim=0)
-    cache.batch_repeat_interleave(group_size)
+    batch.take(torch.arange(len(prompts), device=policy.device).repeat_interleave(group_size))
     attention = attention.repeat_interleave(group_size, dim=0)
     position_B = attention.sum(1)
 
@@ -166,7 +166,7 @@ def _decode(
         if len(running) == 0:
             break
         if 2 * len(running) <= len(live):
-            cache.batch_select_indices(running)
+            batch.take(running)
             live, token_B = live[running], token_B[running]
             attention, position_B = attention[running], position_B[running]
         attention = torch.cat([attention, attention.new_ones(len(live), 1)], dim=1)
