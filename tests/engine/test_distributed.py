@@ -36,6 +36,9 @@ SMALL = {
     "update.kl_beta": 0.1,
     "update.aggregate": "sequence",
     "update.micro_batch_tokens": 64,
+    "update.mini_batches": 2,
+    "update.lr_schedule": "cosine",
+    "update.decay_steps": 6,
     "eval.every": 0,
     "threads": 1,
     "timeout": 120,
@@ -104,6 +107,7 @@ def test_two_processes_train_as_one_does(runs: dict[str, Path]) -> None:
     trained = [line for line in figures(runs["one"]) if "update/loss" in line]  # a step may have no group to train on
     assert any(abs(line["update/loss"]) > 1e-3 for line in trained)
     assert trained[-1]["update/kl"] > 0
+    assert any(line["update/optimizer_steps"] == 2 for line in trained)
 
 
 def test_a_sharded_run_goes_on_alone_and_a_lone_one_sharded(runs: dict[str, Path], tmp_path: Path) -> None:
