@@ -187,6 +187,12 @@ class Group:
     problem: Problem
     rollouts: tuple[Rollout, ...]
     drawn_by: str = "uniform"
+    rewards: tuple[float, ...] = field(init=False, repr=False, compare=False)
+    """The rewards of the decided rollouts, in order. Kept, because a step asks for them a dozen times."""
+
+    def __post_init__(self) -> None:
+        rewards = tuple(r.verdict.reward for r in self.rollouts if r.verdict is not None and r.verdict.decided)
+        object.__setattr__(self, "rewards", rewards)
 
     @property
     def decided(self) -> tuple[Rollout, ...]:
@@ -194,18 +200,12 @@ class Group:
         return tuple(r for r in self.rollouts if r.decided)
 
     @property
-    def rewards(self) -> tuple[float, ...]:
-        """The rewards of the decided rollouts, in order."""
-        return tuple(r.verdict.reward for r in self.rollouts if r.verdict is not None and r.verdict.decided)
-
-    @property
     def degenerate(self) -> bool:
         """Whether the group teaches nothing: all decided rewards equal, or fewer than two of them.
 
         Read off the raw verdicts, never off the standard deviation that normalises advantages.
         """
-        rewards = self.rewards
-        return len(rewards) < 2 or max(rewards) == min(rewards)
+        return len(self.rewards) < 2 or max(self.rewards) == min(self.rewards)
 
 
 def tokens(rollouts: Sequence[Rollout]) -> int:

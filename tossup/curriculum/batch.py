@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from tossup.curriculum.gate import fates
+from tossup.curriculum.gate import Kind, fates, kind
 from tossup.curriculum.ledger import Entry
 from tossup.curriculum.sampler import Draw, Observation, Sampler
 from tossup.records import Fate, Group, Problem, Rollout, Ruling, Stop, Verdict, tokens
@@ -89,20 +89,20 @@ class Pending:
         self.waiting: list[tuple[int, Group]] = []
         """(step of generation, group), oldest first."""
         self.expected_yield = 0.5
-        self.dry: dict[str, int] = {"right": 0, "wrong": 0, "unjudged": 0}
+        self.dry: dict[str, int] = {k.value: 0 for k in (Kind.RIGHT, Kind.WRONG, Kind.UNJUDGED)}
         self.dry_problems: set[str] = set()
 
     def note(self, wave: Sequence[Group]) -> None:
         """Take in a wave: its yield, and whether the run of uninformative groups goes on."""
-        kinds = [_kind(g) for g in wave]
-        share = kinds.count("mixed") / max(1, len(kinds))
+        kinds = [kind(g) for g in wave]
+        share = kinds.count(Kind.MIXED) / max(1, len(kinds))
         self.expected_yield = 0.8 * self.expected_yield + 0.2 * share
-        if "mixed" in kinds:
+        if Kind.MIXED in kinds:
             self.dry = dict.fromkeys(self.dry, 0)
             self.dry_problems = set()
             return
-        for kind, group in zip(kinds, wave, strict=True):
-            self.dry[kind] += 1
+        for shown, group in zip(kinds, wave, strict=True):
+            self.dry[shown.value] += 1
             self.dry_problems.add(group.problem.id)
 
     def nothing_left(self, patience: int) -> NothingLeft | None:
@@ -159,7 +159,7 @@ def collect(
     carried = pending if pending is not None else Pending()
     ready, entries = _take_waiting(carried, step, rule)
     generated: list[Group] = []
-    waves = 0
+    waves = informative = 0
     while waves < (rule.max_waves if rule.refill else 1) and (not rule.refill or len(ready) < rule.groups):
         draws = sampler.choose(_wave_size(rule, len(ready), carried.expected_yield), step)
         if not draws:
@@ -168,8 +168,12 @@ def collect(
         carried.note(wave)
         generated += wave
         waves += 1
-        ready += [(step, g) for g in wave if not g.degenerate]
-        entries += [(g, fates(g)) for g in wave if g.degenerate]
+        for group in wave:
+            if kind(group) is Kind.MIXED:
+                ready.append((step, group))
+                informative += 1
+            else:
+                entries.append((group, fates(group)))
     room = rule.groups if rule.refill else len(ready)
     kept = tuple(g for _, g in ready[:room])
     if pending is not None and rule.max_age > 0:
@@ -182,7 +186,7 @@ def collect(
         entries=(*((g, fates(g)) for g in kept), *entries),
         generated_groups=len(generated),
         generated_tokens=sum(tokens(g.rollouts) for g in generated),
-        informative_groups=sum(not g.degenerate for g in generated),
+        informative_groups=informative,
         waves=waves,
         nothing_left=None if kept else carried.nothing_left(rule.patience),
     )
@@ -216,15 +220,6 @@ def _observation(draw: Draw, group: Group) -> Observation:
     rewards = group.rewards
     mean_tokens = tokens(group.rollouts) / max(1, len(group.rollouts))
     return Observation(draw.index, int(sum(rewards)), len(rewards), mean_tokens)
-
-
-def _kind(group: Group) -> str:
-    rewards = group.rewards
-    if len(rewards) < 2:
-        return "unjudged"
-    if not group.degenerate:
-        return "mixed"
-    return "right" if rewards[0] == 1.0 else "wrong"
 
 
 def _left(group: Group, fate: Fate) -> Entry:

@@ -7,11 +7,44 @@ to the gradient of its success rate and only changes its weight; a rule that loo
 from __future__ import annotations
 
 from collections.abc import Sequence
+from enum import StrEnum
 
 from tossup.records import Fate, Group, Rollout
 
 TRUNCATED = "truncated"
 """The reason of an undecided verdict which says that the answer was cut off and, by policy, left out of its group."""
+
+
+class Kind(StrEnum):
+    """What a group shows."""
+
+    MIXED = "mixed"
+    """Some right, some wrong: the informative kind."""
+    RIGHT = "right"
+    """All decided answers are right."""
+    WRONG = "wrong"
+    """All decided answers are wrong."""
+    UNJUDGED = "unjudged"
+    """Fewer than two answers are decided, so there is nothing to compare."""
+
+
+FATES = {
+    Kind.MIXED: Fate.TRAINED,
+    Kind.RIGHT: Fate.ALL_CORRECT,
+    Kind.WRONG: Fate.ALL_WRONG,
+    Kind.UNJUDGED: Fate.UNDECIDED,
+}
+"""What becomes of the decided rollouts of a group."""
+
+
+def kind(group: Group) -> Kind:
+    """What the group shows; every kind but MIXED is degenerate."""
+    rewards = group.rewards
+    if len(rewards) < 2:
+        return Kind.UNJUDGED
+    if max(rewards) != min(rewards):
+        return Kind.MIXED
+    return Kind.RIGHT if rewards[0] == 1.0 else Kind.WRONG
 
 
 def fates(group: Group) -> tuple[Fate, ...]:
@@ -21,13 +54,7 @@ def fates(group: Group) -> tuple[Fate, ...]:
     group are ALL_CORRECT or ALL_WRONG; a single decided one, which has nothing to be compared with, is UNDECIDED; all
     others are TRAINED.
     """
-    rewards = group.rewards
-    if len(rewards) < 2:
-        decided = Fate.UNDECIDED
-    elif group.degenerate:
-        decided = Fate.ALL_CORRECT if rewards[0] == 1.0 else Fate.ALL_WRONG
-    else:
-        decided = Fate.TRAINED
+    decided = FATES[kind(group)]
     return tuple(decided if r.decided else _left_out(r) for r in group.rollouts)
 
 

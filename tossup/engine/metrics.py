@@ -11,8 +11,9 @@ from typing import Any
 import polars as pl
 
 from tossup.curriculum.batch import Batch
+from tossup.curriculum.gate import Kind, kind
 from tossup.curriculum.ledger import Ledger
-from tossup.records import Fate, Group, Stop, TossupError, tokens
+from tossup.records import Fate, Group, Stop, TossupError
 
 INFORMATIVE = [Fate.TRAINED.value, Fate.MEASURED.value, Fate.SURPLUS.value, Fate.STALE.value]
 """Fates that only rollouts of informative groups have."""
@@ -70,33 +71,33 @@ def step_metrics(batch: Batch, groups: Sequence[Group]) -> dict[str, float]:
     """
     figures: dict[str, float] = {"rollout/groups": len(groups), "rollout/kept_groups": len(batch.kept)}
     if groups:
-        rollouts = [r for g in groups for r in g.rollouts]
+        kinds = [kind(g) for g in groups]
         rewards = [x for g in groups for x in g.rewards]
-        judged = [g for g in groups if len(g.rewards) >= 2]
+        rollouts = [r for g in groups for r in g.rollouts]
+        lengths = [len(r.response_ids) for r in rollouts]
         figures |= {
-            "rollout/effective": sum(not g.degenerate for g in groups) / len(groups),
-            "rollout/too_easy": sum(g.degenerate and g.rewards[0] == 1 for g in judged) / len(groups),
-            "rollout/too_hard": sum(g.degenerate and g.rewards[0] == 0 for g in judged) / len(groups),
-            "rollout/unjudged": 1 - len(judged) / len(groups),
+            "rollout/effective": kinds.count(Kind.MIXED) / len(groups),
+            "rollout/too_easy": kinds.count(Kind.RIGHT) / len(groups),
+            "rollout/too_hard": kinds.count(Kind.WRONG) / len(groups),
+            "rollout/unjudged": kinds.count(Kind.UNJUDGED) / len(groups),
             "rollout/undecided": 1 - len(rewards) / len(rollouts),
-            "rollout/truncated": sum(r.stop is Stop.LENGTH for r in rollouts) / len(rollouts),
-            "rollout/mean_tokens": tokens(rollouts) / len(rollouts),
+            "rollout/truncated": [r.stop for r in rollouts].count(Stop.LENGTH) / len(rollouts),
+            "rollout/mean_tokens": sum(lengths) / len(rollouts),
         }
         if rewards:
             figures["rollout/reward"] = sum(rewards) / len(rewards)
-        control = [g for g in groups if g.drawn_by == "uniform"]
+        control = [k for k, g in zip(kinds, groups, strict=True) if g.drawn_by == "uniform"]
         if control:
-            figures["rollout/effective_uniform"] = sum(not g.degenerate for g in control) / len(control)
+            figures["rollout/effective_uniform"] = control.count(Kind.MIXED) / len(control)
     kept_rewards = [x for g in batch.kept for x in g.rewards]
     if kept_rewards:
         figures["kept/reward"] = sum(kept_rewards) / len(kept_rewards)
     figures["tokens/generated"] = batch.generated_tokens
-    for fate in Fate:
-        figures[f"tokens/{fate.value}"] = 0
+    spent = dict.fromkeys(Fate, 0)
     for group, fates in batch.entries:
         for rollout, fate in zip(group.rollouts, fates, strict=True):
-            figures[f"tokens/{fate.value}"] += len(rollout.response_ids)
-    return figures
+            spent[fate] += len(rollout.response_ids)
+    return figures | {f"tokens/{fate}": n for fate, n in spent.items()}
 
 
 def wasted_share(ledger: pl.LazyFrame) -> tuple[float, int]:
