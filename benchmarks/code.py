@@ -150,7 +150,7 @@ def peer_job(row: dict[str, Any]) -> dict[str, Any] | None:
         return {"entry": problem["entry_point"], "solution": row["solution"], "test": problem["test"]}
     if name not in ("humanevalplus", "mbppplus"):
         return None
-    found = {n.targets[0].id: n.value for n in ast.walk(ast.parse(problem["test"])) if _names_a_list(n)}
+    found = dict(pair for n in ast.walk(ast.parse(problem["test"])) if (pair := _named_list(n)) is not None)
     loops = [n for n in ast.walk(ast.parse(problem["test"])) if isinstance(n, ast.Call) and _is(n.func, "assertion")]
     if found.keys() != {"inputs", "results"} or len(loops) != 1:
         return None
@@ -164,8 +164,11 @@ def _is(node: ast.expr, name: str) -> bool:
     return isinstance(node, ast.Name) and node.id == name
 
 
-def _names_a_list(node: Any) -> bool:
-    return isinstance(node, ast.Assign) and any(_is(node.targets[0], name) for name in ("inputs", "results"))
+def _named_list(node: ast.AST) -> tuple[str, ast.expr] | None:
+    """Name and value where the statement gives `inputs` or `results` a value."""
+    if not isinstance(node, ast.Assign) or not isinstance(target := node.targets[0], ast.Name):
+        return None
+    return (target.id, node.value) if target.id in ("inputs", "results") else None
 
 
 def agreement(rows: Sequence[dict[str, Any]], backends: Sequence[str], python: str | None) -> None:

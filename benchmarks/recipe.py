@@ -37,7 +37,8 @@ def run(sampler: str, seed: int, tokens: int, out: Path, options: list[str]) -> 
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode != 0:
         raise SystemExit(f"{' '.join(command)}\n{done.stderr}")
-    return {"sampler": sampler, "seed": seed} | json.loads(done.stdout.splitlines()[-1])
+    summary: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return {"sampler": sampler, "seed": seed} | summary
 
 
 def main() -> None:
@@ -51,7 +52,7 @@ def main() -> None:
     args = parser.parse_args()
     cases = [(sampler, seed) for seed in range(args.seeds) for sampler in ("tossup", "uniform")]
     with ThreadPoolExecutor(args.jobs) as pool:
-        results = list(pool.map(lambda case: run(*case, args.tokens, args.out, args.options), cases))
+        results = list(pool.map(lambda case: run(case[0], case[1], args.tokens, args.out, args.options), cases))
     print(f"{platform.machine()}, Python {platform.python_version()}, {args.jobs} runs at once, {date.today()}\n")
     print(
         "| sampler | seed | before | after | wasted groups | generated tokens | seconds |\n|---|---|---|---|---|---|---|"

@@ -98,7 +98,10 @@ def commands(command: list[str]) -> Callable[[int], None]:
 
 
 def script(python: str, text: str) -> Callable[[int], None]:
-    return lambda n: subprocess.run([python, "-c", f"N = {n}\n{text}"], check=True, capture_output=True) and None
+    def job(n: int) -> None:
+        subprocess.run([python, "-c", f"N = {n}\n{text}"], check=True, capture_output=True)
+
+    return job
 
 
 def speed(runs: int, peers: str | None) -> dict[str, Any]:
