@@ -80,9 +80,8 @@ def assert_same_training(a: Path, b: Path) -> None:
     for x, y in zip(figures(a), figures(b), strict=True):
         names = [name for name in x if name.startswith(("update/", "mismatch/", "rollout/", "tokens/"))]
         assert {n: y[n] for n in names} == pytest.approx({n: x[n] for n in names}, rel=1e-5, abs=1e-5)
-    theirs = load_file(b / "model" / "model.safetensors")
-    for name, weights in load_file(a / "model" / "model.safetensors").items():
-        torch.testing.assert_close(theirs[name], weights, rtol=1e-5, atol=1e-5)
+    theirs, ours = ({path.name: load_file(path) for path in (run / "model").glob("*.safetensors")} for run in (a, b))
+    torch.testing.assert_close(ours, theirs, rtol=1e-5, atol=1e-5)
 
 
 def copied(run: Path, to: Path) -> Path:

@@ -31,6 +31,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from tossup.engine import lora
 from tossup.engine.policy import Policy
 from tossup.records import TossupError
 
@@ -77,7 +78,7 @@ class World:
         yield
 
     def whole(self, policy: Policy) -> dict[str, Tensor] | None:
-        """All weights on rank 0, to be written; nothing on the others, and None where the policy holds them itself."""
+        """What is to be written of the policy, on rank 0; nothing on the others, and None where the policy holds it itself."""
         return None
 
     def leave(self) -> None:
@@ -134,13 +135,21 @@ class Torchrun(World):
         return values
 
     def shard(self, policy: Policy) -> None:
-        """FSDP2: a unit for each decoder layer, and one for the rest (embeddings, last norm, head)."""
+        """FSDP2: a unit for each decoder layer, and one for the rest (embeddings, last norm, head).
+
+        Each rank keeps its shard in float32; what travels is in the compute type on the way to the layers, and in float32
+        on the way back.
+        """
         from torch.distributed.device_mesh import init_device_mesh
-        from torch.distributed.fsdp import fully_shard, register_fsdp_forward_method
+        from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard, register_fsdp_forward_method
 
         mesh = init_device_mesh(policy.device.type, (self.size,))
+        precision = MixedPrecisionPolicy()
+        if policy.compute is not torch.float32:
+            # Autocast goes on choosing what a layer's inputs and outputs are, as in a process alone.
+            precision = MixedPrecisionPolicy(policy.compute, torch.float32, cast_forward_inputs=False)
         for part in [*_layers(policy.model), policy.model]:
-            unit = fully_shard(part, mesh=mesh)
+            unit = fully_shard(part, mesh=mesh, mp_policy=precision)
             # The loss weights hold the whole normalisation (see `objective`), so gradients are summed over ranks, not averaged.
             unit.set_gradient_divide_factor(1.0)
             unit.set_force_sum_reduction_for_comms(True)  # gloo knows no sum with a factor
@@ -164,12 +173,18 @@ class Torchrun(World):
                 unit.reshard()
 
     def whole(self, policy: Policy) -> dict[str, Tensor] | None:
-        """All weights on rank 0, in its CPU memory; nothing on the others."""
+        """What an export needs, on rank 0, in its CPU memory: all weights, or the adapter's; nothing on the others.
+
+        Gathering makes two tensors of one that is tied; the second of its names is left out, as it is in any saved model.
+        """
         from torch.distributed.checkpoint.state_dict import StateDictOptions, get_model_state_dict
 
-        options = StateDictOptions(full_state_dict=True, cpu_offload=True)
+        adapter = lora.attached(policy.model)
+        options = StateDictOptions(full_state_dict=True, cpu_offload=True, ignore_frozen_params=adapter)
         weights: dict[str, Any] = get_model_state_dict(policy.model, options=options)
-        return weights
+        own = {name for name, _ in policy.model.named_parameters()}
+        tied = {name for name, _ in policy.model.named_parameters(remove_duplicate=False)} - own
+        return {name: tensor for name, tensor in weights.items() if name not in tied}
 
     def leave(self) -> None:
         """Part from the others."""

@@ -9,6 +9,7 @@ The adapter is saved in peft's own format: `PeftModel.from_pretrained(base, fold
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -33,6 +34,8 @@ def attach(model: Any, base: str, section: LoraConfig, seed: int) -> None:
     Raises:
         TossupError: peft is not installed, or the model has no layers of these names.
     """
+    from transformers.pytorch_utils import Conv1D
+
     peft = _peft()
     targets = section.targets if section.targets == "all-linear" else section.targets.split(",")
     config = peft.LoraConfig(
@@ -40,13 +43,15 @@ def attach(model: Any, base: str, section: LoraConfig, seed: int) -> None:
         lora_alpha=section.alpha,
         lora_dropout=0.0,  # dropout would make the trainer's distribution another than the sampler's
         target_modules=targets,
+        exclude_modules=_unfit(model) if targets == "all-linear" else None,
+        fan_in_fan_out=any(isinstance(module, Conv1D) for module in model.modules()),
         task_type="CAUSAL_LM",
         base_model_name_or_path=base,
     )
     with torch.random.fork_rng():
         torch.manual_seed(seed)
         try:
-            peft.inject_adapter_in_model(config, model, ADAPTER)
+            _inject(config, model)
         except ValueError as e:
             raise TossupError(f"lora.targets {section.targets!r} do not fit the model: {e}") from e
     for name, parameter in model.named_parameters():
@@ -60,10 +65,13 @@ def attached(model: Any) -> bool:
 
 @contextmanager
 def detached(model: Any) -> Iterator[None]:
-    """Within it, the model computes as it did before training."""
+    """Within it, the model computes as it did before training. What can be trained stays so."""
     layers = _layers(model).values()
+    trained = [p for p in model.parameters() if p.requires_grad]
     for layer in layers:
         layer.enable_adapters(False)
+    for p in trained:  # peft freezes the adapter with it, and FSDP2 takes its dtypes from what it first sees trainable
+        p.requires_grad_(True)
     try:
         yield
     finally:
@@ -74,16 +82,23 @@ def detached(model: Any) -> Iterator[None]:
 @torch.no_grad()
 def merged(model: Any) -> Iterator[tuple[str, Tensor]]:
     """The weights of the plain model that computes the same, one after the other, under the plain model's names."""
-    modules = dict(model.named_modules())
+    layers = _layers(model)
     for name, tensor in model.named_parameters(remove_duplicate=False):
         if _is_adapter(name):
             continue
-        if ".base_layer." not in name:
-            yield name, tensor
-            continue
-        owner, _, leaf = name.partition(".base_layer.")
-        delta = modules[owner].get_delta_weight(ADAPTER) if leaf == "weight" else None
-        yield f"{owner}.{leaf}", tensor if delta is None else tensor + delta.to(tensor.dtype)
+        plain = name.replace(".base_layer", "")
+        owner, _, leaf = plain.rpartition(".")
+        for layer in _wrapped(layers, owner):
+            if getattr(layer, "parameter_name", "weight") == leaf:
+                tensor = tensor + layer.get_delta_weight(ADAPTER).to(tensor.dtype)
+        yield plain, tensor
+
+
+def _wrapped(layers: dict[str, Any], name: str) -> Iterator[Any]:
+    """The adapter's layers around the module of this plain name: one, or of a block of experts one a parameter."""
+    while name in layers:
+        yield layers[name]
+        name += ".base_layer"
 
 
 def save(model: Any, folder: Path, weights: dict[str, Tensor] | None = None) -> None:
@@ -94,7 +109,11 @@ def save(model: Any, folder: Path, weights: dict[str, Tensor] | None = None) -> 
     folder.mkdir(parents=True, exist_ok=True)
     prefixed = {PREFIX + name: tensor.detach().cpu().contiguous() for name, tensor in state.items()}
     save_file(prefixed, folder / "adapter_model.safetensors", metadata={"format": "pt"})
-    model.peft_config[ADAPTER].save_pretrained(folder)
+    config = model.peft_config[ADAPTER]
+    config.target_modules = sorted(
+        config.target_modules
+    )  # peft keeps a set, which is written in another order each time
+    config.save_pretrained(folder)
 
 
 def is_saved(folder: Path) -> bool:
@@ -112,13 +131,16 @@ def merge_saved(model: Any, folder: Path) -> None:
     from safetensors.torch import load_file
 
     peft = _peft()
-    peft.inject_adapter_in_model(peft.PeftConfig.from_pretrained(folder), model, ADAPTER)
+    _inject(peft.PeftConfig.from_pretrained(folder), model)
     state = {name.removeprefix(PREFIX): t for name, t in load_file(folder / "adapter_model.safetensors").items()}
     peft.set_peft_model_state_dict(model, state, ADAPTER)
-    for name, layer in _layers(model).items():
+    layers = _layers(model)
+    for layer in reversed(layers.values()):  # the inner ones first
         layer.merge()
-        owner, _, leaf = name.rpartition(".")
-        setattr(model.get_submodule(owner), leaf, layer.get_base_layer())
+    for name, layer in layers.items():
+        if not name.endswith(".base_layer"):
+            owner, _, leaf = name.rpartition(".")
+            setattr(model.get_submodule(owner), leaf, layer.get_base_layer())
     del model.peft_config
 
 
@@ -126,6 +148,25 @@ def _layers(model: Any) -> dict[str, Any]:
     from peft.tuners.tuners_utils import BaseTunerLayer
 
     return {name: module for name, module in model.named_modules() if isinstance(module, BaseTunerLayer)}
+
+
+def _inject(config: Any, model: Any) -> None:
+    with warnings.catch_warnings():
+        # Said of patterns that peft itself adds for the experts of a mixture.
+        warnings.filterwarnings("ignore", "The following (rank|alpha)_pattern keys", RuntimeWarning)
+        _peft().inject_adapter_in_model(config, model, ADAPTER)
+
+
+def _unfit(model: Any) -> list[str]:
+    """Linear layers that no adapter can stand beside: routers that return more than one tensor, fused state-space layers."""
+    fused = {"falcon_h1", "mamba", "mamba2", "falcon_mamba", "nemotron_h"}  # peft's list
+    leaves = {"out_proj", "conv1d"} if model.config.model_type in fused else set()
+    return [
+        name
+        for name, module in model.named_modules()
+        if name.rpartition(".")[2] in leaves
+        or (isinstance(module, torch.nn.Linear) and type(module).forward is not torch.nn.Linear.forward)
+    ]
 
 
 def _is_adapter(name: str) -> bool:
