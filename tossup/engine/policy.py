@@ -76,8 +76,17 @@ class Policy:
 
     @property
     def context(self) -> int:
-        """How many tokens fit, prompt and answer together."""
-        return int(getattr(self.model.config, "max_position_embeddings", 1 << 30))
+        """How many tokens fit, prompt and answer together.
+
+        Models with LongRoPE are used within their first training's length: beyond it the longest row of a batch changes the
+        frequencies of all, so that a token's log-prob would depend on its neighbours.
+        """
+        config = self.model.config.get_text_config()
+        fits = int(getattr(config, "max_position_embeddings", None) or 1 << 30)
+        rope = getattr(config, "rope_parameters", None) or {}
+        if rope.get("rope_type") == "longrope":
+            return min(fits, int(rope["original_max_position_embeddings"]))
+        return fits
 
 
 def load(

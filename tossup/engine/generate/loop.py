@@ -171,7 +171,8 @@ def _decode(
             attention, position_B = attention[running], position_B[running]
         attention = torch.cat([attention, attention.new_ones(len(live), 1)], dim=1)
         logits_BV = forward(token_B[:, None], position_B[:, None])
-        position_B = position_B + 1
+        # A row that has ended may fill its context while others run; its next tokens are nobody's.
+        position_B = (position_B + 1).clamp(max=policy.context - 1)
 
     all_ids, all_logps = sampled_ids.T.tolist(), sampled_logps.T.tolist()
     return [
