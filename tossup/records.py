@@ -16,7 +16,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
@@ -167,7 +167,16 @@ class Rollout:
 
     def judged(self, verdict: Verdict) -> Rollout:
         """This rollout with its verdict."""
-        return replace(self, verdict=verdict)
+        return Rollout(
+            self.prompt_ids,
+            self.response_ids,
+            self.response_logps,
+            self.text,
+            self.stop,
+            self.policy_step,
+            verdict,
+            self.generate_seconds,
+        )
 
     @property
     def decided(self) -> bool:

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import resource
+from collections.abc import Iterator
 from pathlib import Path
 
 import polars as pl
@@ -106,7 +108,26 @@ def test_a_missing_fate_or_verdict_is_refused_and_nothing_is_written(tmp_path: P
     assert ledger.steps() == []
 
 
-def test_a_disk_that_refuses_leaves_the_old_part(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def no_room() -> Iterator[None]:
+    """The kernel refuses to let any file of this process grow beyond 2 kB, as a full disk would."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (2048, hard))
+    yield
+    resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+def test_a_disk_that_refuses_leaves_the_old_part(tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    ledger = Ledger(tmp_path, "r1")
+    ledger.append(0, [MIXED])
+    request.getfixturevalue("no_room")
+    with pytest.raises(TossupError, match=r"step-00000000\.parquet could not be written: .*File too large"):
+        ledger.append(0, [BROKEN])
+    assert [p.name for p in tmp_path.iterdir()] == ["step-00000000.parquet"]
+    assert pl.read_parquet(tmp_path / "step-00000000.parquet")["group"].unique().to_list() == [7]
+
+
+def test_a_disk_that_cannot_flush_leaves_the_old_part(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ledger = Ledger(tmp_path, "r1")
     ledger.append(0, [MIXED])
 
@@ -118,3 +139,33 @@ def test_a_disk_that_refuses_leaves_the_old_part(tmp_path: Path, monkeypatch: py
         ledger.append(0, [BROKEN])
     assert [p.name for p in tmp_path.iterdir()] == ["step-00000000.parquet"]
     assert pl.read_parquet(tmp_path / "step-00000000.parquet")["group"].unique().to_list() == [7]
+
+
+def test_a_part_that_is_written_meanwhile_is_there_once_settled(tmp_path: Path) -> None:
+    ledger = Ledger(tmp_path, "r1", keep_text=True)
+    for step in range(5):
+        ledger.append_soon(step, [MIXED, BROKEN])
+    ledger.settle()
+    assert len(list(tmp_path.glob("step-*.parquet"))) == len(list(tmp_path.glob("text-*.parquet"))) == 5
+    ledger.append_soon(5, [MIXED])
+    assert ledger.scan().collect().height == 5 * 4 + 2
+    ledger.append_soon(6, [MIXED])
+    assert ledger.steps() == list(range(7))
+    ledger.append_soon(7, [MIXED])
+    ledger.truncate(1)
+    assert ledger.steps() == [0]
+
+
+@pytest.mark.parametrize("ask", ["settle", "append_soon", "append", "scan", "steps", "truncate"])
+def test_what_the_disk_refuses_meanwhile_is_raised_by_the_next_call(tmp_path: Path, ask: str) -> None:
+    folder = tmp_path / "ledger"
+    ledger = Ledger(folder, "r1")
+    ledger.append(0, [MIXED])
+    folder.rename(tmp_path / "elsewhere")
+    ledger.append_soon(1, [MIXED])
+    arguments = {"append_soon": (2, [BROKEN]), "append": (2, [BROKEN]), "truncate": (2,)}
+    with pytest.raises(TossupError, match=r"step-00000001\.parquet could not be written: No such file"):
+        getattr(ledger, ask)(*arguments.get(ask, ()))
+    (tmp_path / "elsewhere").rename(folder)
+    ledger.append(1, [BROKEN])
+    assert ledger.steps() == [0, 1]

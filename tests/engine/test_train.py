@@ -359,3 +359,48 @@ def test_a_model_that_cannot_be_written_loses_no_step(whole: Path, tmp_path: Pat
     train(config(run), again)
     assert again.steps == []
     assert_same_run(run, whole)
+
+
+def test_a_part_of_the_ledger_that_cannot_be_written_stops_the_run_at_the_next_step(
+    whole: Path, tmp_path: Path
+) -> None:
+    """The ledger is written while the run goes on: the error comes a step later, and nothing is lost by it."""
+    run = tmp_path / "run"
+
+    class Mover(Silent):
+        """Takes the ledger's folder away after the second step."""
+
+        def step(self, step: int, metrics: Mapping[str, float]) -> None:
+            super().step(step, metrics)
+            if step == 2:
+                parts = sorted(path.name for path in (run / "ledger").glob("step-*"))
+                assert parts == ["step-00000000.parquet", "step-00000001.parquet"]
+                (run / "ledger").rename(tmp_path / "elsewhere")
+
+    watcher = Mover()
+    with pytest.raises(TossupError, match=r"ledger/step-00000002\.parquet could not be written: No such file"):
+        train(config(run, save_every=2), watcher)
+    assert [path.name for path in (run / "checkpoints").glob("step-*")] == ["step-00000002"]
+    assert len(watcher.steps) == 3  # the third step was done before the fourth came upon the error
+    (tmp_path / "elsewhere").rename(run / "ledger")
+    train(config(run, save_every=2), Silent())
+    assert_same_run(run, whole)
+
+
+def test_metrics_that_cannot_be_written_stop_the_run_resumably(whole: Path, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+
+    class InTheWay(Silent):
+        """Puts a folder where the metrics are, after the second step."""
+
+        def step(self, step: int, metrics: Mapping[str, float]) -> None:
+            if step == 2:
+                (run / "metrics.jsonl").rename(tmp_path / "metrics.jsonl")
+                (run / "metrics.jsonl").mkdir()
+
+    with pytest.raises(TossupError, match=r"metrics\.jsonl could not be written: Is a directory.*same command"):
+        train(config(run), InTheWay())
+    (run / "metrics.jsonl").rmdir()
+    (tmp_path / "metrics.jsonl").rename(run / "metrics.jsonl")
+    train(config(run), Silent())
+    assert_same_run(run, whole)

@@ -8,10 +8,12 @@ from __future__ import annotations
 import os
 import shutil
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO
+
+from polars.exceptions import PolarsError
 
 from tossup.records import TossupError
 
@@ -20,10 +22,8 @@ TEMPORARY = ".part-"
 
 
 @contextmanager
-def replacing(path: Path, flush: bool = True) -> Iterator[IO[bytes]]:
+def replacing(path: Path) -> Iterator[IO[bytes]]:
     """A binary file to write; on leaving the block it takes the place of `path`, and on an error nothing changes.
-
-    Without `flush` it outlives the process, but a power cut only once `flushed` was called on it.
 
     Raises:
         TossupError: the disk refused: full, read-only, no such folder.
@@ -33,16 +33,15 @@ def replacing(path: Path, flush: bool = True) -> Iterator[IO[bytes]]:
         with temporary.open("xb") as file:
             yield file
             file.flush()
-            if flush:
-                os.fsync(file.fileno())
+            os.fsync(file.fileno())
         temporary.replace(path)
-        if flush:
-            sync_folder(path.parent)
+        sync_folder(path.parent)
     except BaseException as e:
         with suppress(FileNotFoundError):
             temporary.unlink()
-        if isinstance(e, OSError):
-            raise TossupError(f"{path} could not be written: {e.strerror or e}; what was there before is intact") from e
+        if isinstance(e, OSError | PolarsError):  # a frame that writes itself hides the disk's complaint in its own
+            cause = getattr(e, "strerror", None) or e
+            raise TossupError(f"{path} could not be written: {cause}; what was there before is intact") from e
         raise
 
 
@@ -80,19 +79,6 @@ def _set_aside(folder: Path) -> Path:
     shutil.rmtree(gone, ignore_errors=True)
     folder.rename(gone)
     return gone
-
-
-def flushed(paths: Sequence[Path]) -> None:
-    """Flush these files, and the folders that they are in, to the disk; what is gone by now is left out.
-
-    Raises:
-        OSError: the disk refused.
-    """
-    for path in paths:
-        with suppress(FileNotFoundError), path.open("rb") as file:
-            os.fsync(file.fileno())
-    for folder in {path.parent for path in paths}:
-        sync_folder(folder)
 
 
 def sync_folder(folder: Path) -> None:

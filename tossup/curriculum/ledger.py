@@ -5,18 +5,23 @@ A folder of Parquet parts, one a step, named `step-00000012.parquet`; with `keep
 renamed over it, so a killed writer leaves whole parts only. Appending the same step again replaces it: a resumed run
 re-writes the step that it repeats and drops with `truncate` those that its checkpoint has not seen.
 
+A part may be written by a thread while the run goes on (`append_soon`): compressing, writing and flushing leave Python alone,
+so they cost the run nothing. One part at most is under way, and `settle` says when it is on the disk.
+
 `sample` numbers the rollouts of a group from 0; `reward` is null for an undecided rollout; times are wall seconds.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
+from typing import NamedTuple
 
 import polars as pl
 
 from tossup.curriculum import atomic
-from tossup.records import Fate, Group, Rollout, TossupError
+from tossup.records import Fate, Group, Rollout, TossupError, Verdict
 
 Entry = tuple[Group, tuple[Fate, ...]]
 """One group with one fate a rollout, in the order of its rollouts."""
@@ -68,55 +73,50 @@ class Ledger:
         self.folder = Path(folder)
         self.run = run
         self.keep_text = keep_text
-        self._unflushed: list[Path] = []
+        self._writer = ThreadPoolExecutor(1, thread_name_prefix="tossup-ledger")
+        self._under_way: Future[None] | None = None
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
         except OSError as e:
             raise TossupError(f"{self.folder}: cannot be made a ledger's folder ({e.strerror})") from e
 
-    def append(self, step: int, entries: Sequence[Entry], flush: bool = True) -> None:
+    def append(self, step: int, entries: Sequence[Entry]) -> None:
         """Write the part of this step, whole or not at all, in place of any earlier part of the same step.
-
-        Without `flush` a power cut may take the part with it until `flush()` is called, which is far cheaper for several.
 
         Raises:
             ValueError: a group comes with another number of fates than rollouts, or a rollout has no verdict.
             TossupError: the disk refused; the ledger is as it was.
         """
-        rows = [
-            _row(self.run, step, group, at, rollout, fate)
-            for group, fates in entries
-            for at, (rollout, fate) in enumerate(_paired(group, fates))
-        ]
-        if self.keep_text:
-            texts = [
-                (
-                    self.run,
-                    step,
-                    group.id,
-                    group.problem.id,
-                    at,
-                    r.text,
-                    r.verdict.answer if r.verdict is not None else None,
-                )
-                for group, _ in entries
-                for at, r in enumerate(group.rollouts)
-            ]
-            # Text first: a part whose rows are there always has its text.
-            with atomic.replacing(self._part("text", step), flush) as file:
-                pl.DataFrame(texts, schema=TEXT_SCHEMA, orient="row").write_parquet(file)
-        with atomic.replacing(self._part("step", step), flush) as file:
-            pl.DataFrame(rows, schema=SCHEMA, orient="row").write_parquet(file)
-        if not flush:
-            self._unflushed += [self._part("step", step)] + [self._part("text", step)] * self.keep_text
+        self.append_soon(step, entries)
+        self.settle()
 
-    def flush(self) -> None:
-        """Bring to the disk what was appended without."""
-        atomic.flushed(self._unflushed)
-        self._unflushed = []
+    def append_soon(self, step: int, entries: Sequence[Entry]) -> None:
+        """As `append`, but the part is on the disk only when `settle`, or the next call, has returned.
+
+        Raises:
+            ValueError: as in `append`.
+            TossupError: the disk refused the part before this one.
+        """
+        answers = list(_answers(entries))
+        # Text first: a part whose rows are there always has its text.
+        frames = {self._part("text", step): _texts(self.run, step, answers)} if self.keep_text else {}
+        frames[self._part("step", step)] = _rows(self.run, step, answers)
+        self.settle()
+        self._under_way = self._writer.submit(_write, frames)
+
+    def settle(self) -> None:
+        """Wait until everything that was appended is on the disk.
+
+        Raises:
+            TossupError: the disk refused the last part; the parts before are as they were.
+        """
+        under_way, self._under_way = self._under_way, None
+        if under_way is not None:
+            under_way.result()
 
     def truncate(self, step: int) -> None:
         """Drop the parts of this step and of all later ones, and whatever a killed writer left half-written."""
+        self.settle()
         for path in self.folder.glob(f"{atomic.TEMPORARY}*"):
             path.unlink()
         for path in [*self.folder.glob("step-*.parquet"), *self.folder.glob("text-*.parquet")]:
@@ -125,10 +125,12 @@ class Ledger:
 
     def steps(self) -> list[int]:
         """The steps that have a part, in order."""
+        self.settle()
         return sorted(_step_of(path) for path in self.folder.glob("step-*.parquet"))
 
     def scan(self) -> pl.LazyFrame:
         """All rows, lazily; see `scan_ledger`."""
+        self.settle()
         return scan_ledger(self.folder)
 
     def tokens_by_fate(self) -> dict[Fate, int]:
@@ -176,31 +178,70 @@ def _step_of(path: Path) -> int:
     return int(path.stem.rsplit("-", 1)[1])
 
 
-def _paired(group: Group, fates: tuple[Fate, ...]) -> list[tuple[Rollout, Fate]]:
-    if len(group.rollouts) != len(fates):
-        raise ValueError(f"group {group.id} has {len(group.rollouts)} rollouts and {len(fates)} fates")
-    return list(zip(group.rollouts, fates, strict=True))
+class _Answer(NamedTuple):
+    """What makes a row; `at` numbers the rollouts of the group."""
+
+    group: Group
+    at: int
+    rollout: Rollout
+    verdict: Verdict
+    fate: Fate
 
 
-def _row(run: str, step: int, group: Group, at: int, rollout: Rollout, fate: Fate) -> tuple[object, ...]:
-    verdict = rollout.verdict
-    if verdict is None:
-        raise ValueError(f"rollout {at} of group {group.id} has no verdict; judge before entering it")
-    return (
-        run,
-        step,
-        group.id,
-        group.problem.dataset,
-        group.problem.id,
-        at,
-        verdict.ruling.value,
-        verdict.reason,
-        verdict.reward if verdict.decided else None,
-        len(rollout.response_ids),
-        rollout.stop.value,
-        rollout.policy_step,
-        fate.value,
-        rollout.generate_seconds,
-        verdict.seconds,
-        group.drawn_by,
+def _answers(entries: Sequence[Entry]) -> Iterator[_Answer]:
+    for group, fates in entries:
+        if len(group.rollouts) != len(fates):
+            raise ValueError(f"group {group.id} has {len(group.rollouts)} rollouts and {len(fates)} fates")
+        for at, (rollout, fate) in enumerate(zip(group.rollouts, fates, strict=True)):
+            if rollout.verdict is None:
+                raise ValueError(f"rollout {at} of group {group.id} has no verdict; judge before entering it")
+            yield _Answer(group, at, rollout, rollout.verdict, fate)
+
+
+def _rows(run: str, step: int, answers: Sequence[_Answer]) -> pl.DataFrame:
+    return _frame(
+        SCHEMA,
+        {
+            "run": [run] * len(answers),
+            "step": [step] * len(answers),
+            "group": [a.group.id for a in answers],
+            "dataset": [a.group.problem.dataset for a in answers],
+            "problem": [a.group.problem.id for a in answers],
+            "sample": [a.at for a in answers],
+            "ruling": [a.verdict.ruling.value for a in answers],
+            "reason": [a.verdict.reason for a in answers],
+            "reward": [a.verdict.reward if a.verdict.decided else None for a in answers],
+            "response_tokens": [len(a.rollout.response_ids) for a in answers],
+            "stop": [a.rollout.stop.value for a in answers],
+            "policy_step": [a.rollout.policy_step for a in answers],
+            "fate": [a.fate.value for a in answers],
+            "generate_seconds": [a.rollout.generate_seconds for a in answers],
+            "verify_seconds": [a.verdict.seconds for a in answers],
+            "drawn_by": [a.group.drawn_by for a in answers],
+        },
     )
+
+
+def _texts(run: str, step: int, answers: Sequence[_Answer]) -> pl.DataFrame:
+    return _frame(
+        TEXT_SCHEMA,
+        {
+            "run": [run] * len(answers),
+            "step": [step] * len(answers),
+            "group": [a.group.id for a in answers],
+            "problem": [a.group.problem.id for a in answers],
+            "sample": [a.at for a in answers],
+            "text": [a.rollout.text for a in answers],
+            "answer": [a.verdict.answer for a in answers],
+        },
+    )
+
+
+def _frame(schema: pl.Schema, columns: Mapping[str, Sequence[object]]) -> pl.DataFrame:
+    return pl.DataFrame([pl.Series(name, columns[name], dtype) for name, dtype in schema.items()])
+
+
+def _write(frames: Mapping[Path, pl.DataFrame]) -> None:
+    for path, frame in frames.items():
+        with atomic.replacing(path) as file:
+            frame.write_parquet(file)

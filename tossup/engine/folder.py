@@ -144,6 +144,17 @@ class Metrics:
             raise TossupError(f"{self.path} line {number} is damaged ({e}): delete that line to go on") from e
 
     def append(self, values: Mapping[str, Any]) -> None:
-        """Add one line."""
-        with self.path.open("a", encoding="utf-8") as file:
-            file.write(json.dumps(values, allow_nan=False) + "\n")
+        """Add one line.
+
+        Raises:
+            TossupError: the disk refused; what it took of the line is dropped when the run is resumed.
+        """
+        line = json.dumps(values, allow_nan=False) + "\n"
+        try:
+            with self.path.open("ab") as file:
+                file.write(line.encode())
+        except OSError as e:
+            raise TossupError(
+                f"{self.path} could not be written: {e.strerror or e}; the checkpoints are intact: free what is missing and "
+                "run the same command"
+            ) from e

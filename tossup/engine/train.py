@@ -7,7 +7,7 @@ One step, as in the paper (arXiv:2402.03300, section 4.1), with the curriculum a
     sampler.observe(groups)                       every group, also those that will not train
     kept   = the informative groups               degenerate groups leave with their fate
     update(kept)                                  nothing of the others is in the loss or its denominator
-    ledger, metrics, checkpoint                   in this order; the checkpoint commits the step
+    ledger, metrics, checkpoint                   the checkpoint waits for the ledger and commits the step
 
 A kill at any instant loses the step in flight: on resume the ledger and the metrics are cut back to the checkpoint, and
 the step runs again from the same state with the same seeds, so it gives the same answers, rewards and weights.
@@ -162,7 +162,8 @@ class Run:
     def evaluate_at_start(self) -> None:
         """Measure the start model, once in the run's life."""
         if self.held_out and not self.progress.evaluations:
-            result = self._evaluate()
+            with self.clock("evaluate"):
+                result = self._evaluate()
             self.watcher.note(f"held-out accuracy before: {result.mean:.3f} ± {result.stderr:.3f}")
 
     def finished(self) -> str | None:
@@ -187,7 +188,7 @@ class Run:
         with clock("update"):
             figures = self.learner.update(batch.kept, step) if batch.kept else {}
         with clock("ledger"):
-            self.ledger.append(step, batch.entries, flush=False)
+            self.ledger.append_soon(step, batch.entries)
         p.step, p.groups = step + 1, p.groups + batch.generated_groups
         p.tokens_generated += batch.generated_tokens
         metrics = step_metrics(batch, waves.groups) | figures
@@ -209,8 +210,10 @@ class Run:
         p.seconds_update += times["time/update"]
         metrics |= times | {"tokens/total": p.tokens_generated, "seconds": p.seconds}
         self.metrics.append({"step": step} | metrics)
-        self.board.show(step, completions(step, batch.entries, self.config.log_groups, self.config.update.std_norm))
-        self.board.log(step, metrics)
+        if self.config.log:
+            shown = completions(step, batch.entries, self.config.log_groups, self.config.update.std_norm)
+            self.board.show(step, shown)
+            self.board.log(step, metrics)
         if p.step % self.config.save_every == 0 or self.finished() is not None:
             with clock("save"):
                 self._save()
@@ -231,7 +234,7 @@ class Run:
         return result
 
     def _save(self) -> None:
-        self.ledger.flush()  # a checkpoint never counts what the ledger could still lose
+        self.ledger.settle()  # a checkpoint never counts what the ledger could still lose
         keep = self.config.keep_checkpoints
         with checkpoint.writing(self.folder.checkpoints, self.progress.step, keep) as part:
             state = {
