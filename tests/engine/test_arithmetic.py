@@ -183,7 +183,7 @@ def test_the_checkpoint_is_small_and_in_float32() -> None:
 def test_the_recipe_is_a_config_and_the_checkpoint_starts_in_the_documented_range() -> None:
     """docs/recipe.md: the start policy's accuracy at temperature 1 on 500 held-out problems."""
     config = load(TrainConfig, recipe_path())
-    assert (config.model, config.eval_pool) == ("builtin:arithmetic", "builtin:arithmetic/heldout")
+    assert (config.model, config.eval_pool) == ("builtin:arithmetic", ("builtin:arithmetic/heldout",))
     torch.set_num_threads(1)
     result = accuracy(partial(sample_groups, load_policy(config.model)), heldout(), config, 0)
     assert 0.45 < result.mean < 0.60

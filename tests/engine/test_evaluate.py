@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import replace
 from itertools import combinations
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 import pytest
+from conftest import make_group
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tossup.engine.config import load
-from tossup.engine.evaluate import _scores, evaluate
+from tossup.curriculum.ledger import scan_ledger
+from tossup.curriculum.pool import Pool
+from tossup.engine import progress
+from tossup.engine.config import TrainConfig, load, to_toml
+from tossup.engine.evaluate import Accuracy, _scores, accuracy, evaluate
 from tossup.engine.measure_config import EvaluateConfig
-from tossup.records import TossupError
+from tossup.engine.rollouts import Seconds
+from tossup.engine.train import train
+from tossup.records import Group, Problem, TossupError
 
 SMALL = {"samples": 4, "limit": 24, "sampling.max_new_tokens": 12, "threads": 1, "pool": "builtin:arithmetic/heldout"}
 
@@ -94,3 +102,63 @@ def test_a_smaller_limit_reports_those_problems_only(tmp_path: Path) -> None:
     result = evaluate(config(tmp_path / "e", limit=5), again)
     assert again.problems == 0
     assert result["problems"] == sum(part["problems"] for part in result["datasets"].values()) == 5
+
+
+def group(marks: str, dataset: str) -> Group:
+    made = make_group(marks)
+    return replace(made, problem=replace(made.problem, dataset=dataset))
+
+
+def held_out(groups: list[Group]) -> Accuracy:
+    config = load(TrainConfig, None, {"eval.samples": 4})
+    return accuracy(lambda *_, **__: (groups, Seconds(0.0, 0.0)), [], config, 0)
+
+
+def test_during_training_each_dataset_and_pass_at_k_are_told_apart() -> None:
+    result = held_out([group("1100", "a/b"), group("0000", "a/b"), group("11?1", "c"), group("????", "c")])
+    assert result.mean == pytest.approx((0.5 + 0 + 1) / 3)
+    assert result.undecided == 5
+    assert result.parts == pytest.approx({"pass@4": 0.5, "accuracy/a/b": 0.25, "accuracy/c": 1.0})
+    assert "pass@4" not in held_out([group("11?1", "c")]).parts
+    assert held_out([group("1100", "c"), group("1111", "c")]).parts == {"pass@4": 1.0}
+
+
+def test_several_held_out_pools_are_measured_each(tmp_path: Path) -> None:
+    for name, sums in (("easy", [("a1+a1=", "a2"), ("a2+a1=", "a3")]), ("wrong", [("a1+a1=", "never this")] * 3)):
+        Pool.of([Problem(f"p{i}", q, a, "exact", name) for i, (q, a) in enumerate(sums)]).write(
+            tmp_path / f"{name}.jsonl"
+        )
+    pools = [str(tmp_path / "easy.jsonl"), str(tmp_path / "wrong.jsonl")]
+    small = {"steps": 2, "rollout.problems_per_step": 4, "rollout.group_size": 4, "threads": 1, "save_every": 1}
+    settings = small | {"eval_pool": pools, "eval.every": 1, "eval.samples": 2, "out": str(tmp_path / "run")}
+    summary = train(load(TrainConfig, None, settings), progress.Silent())
+    lines = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
+    assert [e["step"] for e in summary["evaluations"]] == [0, 1, 2]
+    for line, found in zip(lines, summary["evaluations"][1:], strict=True):
+        assert line["eval/accuracy/wrong"] == found["accuracy/wrong"] == 0
+        assert line["eval/accuracy/easy"] == found["accuracy/easy"]
+        assert line["eval/accuracy"] == pytest.approx(found["accuracy/easy"] * 2 / 5)
+        assert line["eval/pass@2"] == found["pass@2"]
+    inputs = json.loads((tmp_path / "run" / "inputs.json").read_text())
+    assert {f"eval_pool {pool}" for pool in pools} < inputs.keys()
+    with pytest.raises(TossupError, match="other settings"):
+        train(load(TrainConfig, None, settings | {"eval_pool": pools[:1]}), progress.Silent())
+
+
+@pytest.mark.parametrize(("given", "pools"), [("", ()), ("a", ("a",)), (["a", "b"], ("a", "b")), ((), ())])
+def test_one_name_of_a_held_out_pool_is_a_list_of_one(tmp_path: Path, given: Any, pools: tuple[str, ...]) -> None:
+    config = load(TrainConfig, None, {"eval_pool": given})
+    assert config.eval_pool == pools
+    (tmp_path / "config.toml").write_text(to_toml(config))
+    assert load(TrainConfig, tmp_path / "config.toml") == config
+
+
+def test_a_step_says_how_long_its_answers_are(tmp_path: Path) -> None:
+    small = {"steps": 2, "rollout.problems_per_step": 4, "rollout.group_size": 4, "threads": 1, "save_every": 1}
+    train(load(TrainConfig, None, small | {"out": str(tmp_path / "run")}), progress.Silent())
+    lines = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
+    lengths = scan_ledger(tmp_path / "run" / "ledger").select("step", "response_tokens").collect()
+    for line in lines:
+        of_step = lengths.filter(pl.col("step") == line["step"])["response_tokens"]
+        found = [line[f"rollout/{name}_tokens"] for name in ("min", "mean", "max")]
+        assert found == pytest.approx([of_step.min(), of_step.mean(), of_step.max()])

@@ -44,7 +44,7 @@ SCORES = {0: 0.5, 1: 0.4, 2: 0.9, 3: 0.7, 4: 0.9}
 
 def scored(monkeypatch: pytest.MonkeyPatch, scores: Mapping[int, float]) -> None:
     def accuracy(sample: Any, problems: Any, config: Any, policy_step: int) -> Accuracy:
-        return Accuracy(scores[policy_step], 0.01, 0, 0)
+        return Accuracy(scores[policy_step], 0.01, 0, 0, {})
 
     monkeypatch.setattr("tossup.engine.train.accuracy", accuracy)
 

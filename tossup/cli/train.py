@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,9 @@ from tossup.cli.console import console, json_option, out, print_json, print_unde
 from tossup.cli.options import config_options, configured, overrides_of
 from tossup.engine import config as configuration
 from tossup.records import TossupError
+
+MOST_DATASETS = 8
+"""More of them than this are left to `summary.json`."""
 
 
 class Look:
@@ -42,9 +45,9 @@ class Look:
         self.progress.update(self.task, completed=step, speed=f"{speed:,.0f} tok/s")
         now = time.monotonic()
         if "eval/accuracy" in metrics:
-            console.print(
-                f"step {step}: held-out accuracy {metrics['eval/accuracy']:.3f} ± {metrics['eval/stderr']:.3f}"
-            )
+            shown = f"step {step}: held-out accuracy {metrics['eval/accuracy']:.3f} ± {metrics['eval/stderr']:.3f}"
+            passed = [f", {name.removeprefix('eval/')} {metrics[name]:.3f}" for name in metrics if "/pass@" in name]
+            console.print(shown + "".join(passed))
         if now - self.line_at < self.LINE_EVERY_S:
             return
         self.line_at = now
@@ -115,6 +118,16 @@ def write_page(run: str) -> Path:
 command.params += config_options(configuration.TrainConfig)
 
 
+def _parts(evaluations: Sequence[Mapping[str, float]]) -> Iterator[tuple[str, float, float]]:
+    """pass@k, and the accuracy of each dataset where they are few: before the run and after it."""
+    before, after = evaluations[0], evaluations[-1]
+    datasets = [name for name in after if name.startswith("accuracy/")]
+    passed = [name for name in after if name.startswith("pass@")]
+    for name in [*passed, *(datasets if len(datasets) <= MOST_DATASETS else ())]:
+        if name in before:
+            yield name.removeprefix("accuracy/"), before[name], after[name]
+
+
 def _table(s: Mapping[str, Any]) -> Table:
     """The result of a run."""
     table = Table(title=f"{s['steps']} steps, ended by {s['ended_by']}", title_justify="left", show_header=False)
@@ -123,6 +136,8 @@ def _table(s: Mapping[str, Any]) -> Table:
     if s["accuracy_before"] is not None:
         table.add_row("held-out accuracy before", f"{s['accuracy_before']:.3f}")
         table.add_row("held-out accuracy after", f"{s['accuracy_after']:.3f} ± {s['accuracy_stderr']:.3f}")
+        for name, before, after in _parts(s["evaluations"]):
+            table.add_row(f"  {name}", f"{before:.3f} before, {after:.3f} after")
     table.add_row("wasted groups", f"{s['wasted_share']:.1%} of {s['groups']:,}")
     if 0 < s["groups_uniform"] < s["groups"]:
         table.add_row(

@@ -11,10 +11,10 @@ import hashlib
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 
 import tomli_w
-from pydantic import Field, ValidationError
+from pydantic import BeforeValidator, Field, ValidationError
 
 from tossup.engine.section import Section, fields, flatten
 from tossup.engine.update_config import PRESETS, UpdateConfig
@@ -75,8 +75,14 @@ class EvalConfig(Section):
 
     map: tuple[str, ...] = Field((), description=f"for the held-out pool: {MAP}")
     every: int = Field(0, ge=0, description="evaluate every so many steps; 0: only before and after")
-    problems: int = Field(512, ge=1, description="held-out problems, the first of the pool")
-    samples: int = Field(4, ge=1, description="answers a problem, at the training temperature")
+    problems: int = Field(512, ge=1, description="held-out problems of each pool, evenly spaced over it")
+    samples: int = Field(4, ge=1, description="answers a problem, at the training temperature; also the k of pass@k")
+
+
+def _several(value: Any) -> Any:
+    """One name, or none, where several may stand."""
+    names = (value,) if isinstance(value, str) else value
+    return [name for name in names if name] if isinstance(names, list | tuple) else names
 
 
 class TrainConfig(Section):
@@ -86,7 +92,11 @@ class TrainConfig(Section):
     model: str = Field("builtin:arithmetic", description="Hugging Face name, folder, or builtin:arithmetic")
     pool: str = Field("builtin:arithmetic/train", description="training problems: a file, hf:NAME[:CONFIG][:SPLIT]")
     map: tuple[str, ...] = Field((), description=MAP)
-    eval_pool: str = Field("", description="held-out problems; empty: no evaluation")
+    eval_pool: Annotated[tuple[str, ...], BeforeValidator(_several)] = Field(
+        (),
+        description="held-out problems; repeat for several pools; none: no evaluation",
+        json_schema_extra={"metavar": "POOL"},
+    )
     verifier: str = Field(
         "", description="overrides the pool's verifier: math, exact, code, or package.module:function"
     )

@@ -32,6 +32,8 @@ class Accuracy(NamedTuple):
     """Generated tokens that the evaluation cost; they are not part of the ledger."""
     undecided: int
     """Answers that the verifier could not judge; they count neither as right nor as wrong."""
+    parts: dict[str, float]
+    """With several samples "pass@SAMPLES"; with several datasets the mean of each, as "accuracy/DATASET"."""
 
 
 class Sampling(Protocol):
@@ -58,16 +60,30 @@ def accuracy(sample: Sampling, problems: Sequence[Problem], config: TrainConfig,
         seed=stream(config.seed, EVAL_STREAM),
         policy_step=policy_step,
     )
-    rates = np.array([np.mean(group.rewards) for group in groups if group.rewards])
-    if not len(rates):
+    judged = [group for group in groups if group.rewards]
+    if not judged:
         reasons = [r.verdict.reason for group in groups for r in group.rollouts if r.verdict is not None]
         raise TossupError(f"no held-out answer could be judged; the first one: {reasons[0] if reasons else 'none'}")
+    rates = np.array([np.mean(group.rewards) for group in judged])
     return Accuracy(
         mean=float(rates.mean()),
         stderr=float(rates.std(ddof=1) / len(rates) ** 0.5) if len(rates) > 1 else 0.0,
         tokens=sum(tokens(group.rollouts) for group in groups),
-        undecided=sum(len(group.rollouts) - len(group.decided) for group in groups),
+        undecided=sum(len(group.rollouts) - len(group.rewards) for group in groups),
+        parts=_pass_at(judged, config.eval.samples) | _by_dataset(judged, rates),
     )
+
+
+def _pass_at(judged: Sequence[Group], k: int) -> dict[str, float]:
+    """The share of problems with a right answer among k, over those of which all k could be judged."""
+    whole = [max(group.rewards) for group in judged if len(group.rewards) == k]
+    return {f"pass@{k}": float(np.mean(whole))} if k > 1 and whole else {}
+
+
+def _by_dataset(judged: Sequence[Group], rates: Any) -> dict[str, float]:
+    names = np.array([group.problem.dataset for group in judged])
+    datasets = dict.fromkeys(names.tolist())
+    return {f"accuracy/{name}": float(rates[names == name].mean()) for name in datasets} if len(datasets) > 1 else {}
 
 
 RESAMPLES = 2000

@@ -77,7 +77,7 @@ def _facts(run: RunFolder, best: bool) -> dict[str, Any]:
         "base_model": config.model,
         "lora": config.lora.model_dump() if config.lora.rank else None,
         "pool": config.pool,
-        "eval_pool": config.eval_pool,
+        "eval_pool": list(config.eval_pool),
         "inputs": inputs,
         "sampler": config.curriculum.sampler,
         "objective": config.preset or config.update.objective,
@@ -106,7 +106,7 @@ def _card(facts: Mapping[str, Any], adapter: bool) -> str:
     start = base if not Path(base).exists() else Path(base).name
     rows = [
         ("start model", start + (f", LoRA of rank {facts['lora']['rank']}" if facts["lora"] else "")),
-        ("training problems", _named(facts, "pool")),
+        ("training problems", _named(facts, "pool", facts["pool"])),
         ("objective", f"{facts['objective']}, groups of {facts['group_size']}"),
         ("sampler", facts["sampler"]),
         ("steps", f"{facts['steps']:,} ({facts['ended_by']})"),
@@ -127,9 +127,8 @@ def _card(facts: Mapping[str, Any], adapter: bool) -> str:
     return "\n".join([*text, facts["config"].rstrip(), "```", ""])
 
 
-def _named(facts: Mapping[str, Any], key: str) -> str:
+def _named(facts: Mapping[str, Any], key: str, name: str) -> str:
     """A pool's name, without the folders of a path, and the fingerprint of its content."""
-    name = facts[key]
     fingerprint = facts["inputs"].get(f"{key} {name}")
     return (name if name.startswith(("hf:", "builtin:")) else Path(name).name) + (
         f" (fingerprint {fingerprint})" if fingerprint else ""
@@ -142,7 +141,7 @@ def _accuracy(facts: Mapping[str, Any]) -> list[tuple[str, str]]:
     after = facts["accuracy"]
     note = "; chosen by this figure, which flatters it a little" if facts["model_of"] == "the best evaluation" else ""
     return [
-        ("held-out problems", _named(facts, "eval_pool")),
+        ("held-out problems", ", ".join(_named(facts, "eval_pool", name) for name in facts["eval_pool"])),
         ("accuracy before", f"{facts['accuracy_before']:.3f}"),
         ("accuracy of this model", f"{after['mean']:.3f} ± {after['stderr']:.3f} (standard error over problems{note})"),
     ]

@@ -66,8 +66,9 @@ class Problems(NamedTuple):
         """
         pool = open_pool(config.pool, config.map, config.verifier)
         found = {f"pool {config.pool}": of_pool(pool, counts=True)}
-        if not config.eval_pool:
-            return cls(pool, [], found)
-        held_out = open_pool(config.eval_pool, config.eval.map, config.verifier)
-        found[f"eval_pool {config.eval_pool}"] = of_pool(held_out, counts=False)
-        return cls(pool, spread(held_out, config.eval.problems), found)
+        held_out: list[Problem] = []
+        for name in config.eval_pool:
+            measured = open_pool(name, config.eval.map, config.verifier)
+            found[f"eval_pool {name}"] = of_pool(measured, counts=False)
+            held_out += spread(measured, config.eval.problems)
+        return cls(pool, held_out, found)

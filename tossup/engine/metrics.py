@@ -83,6 +83,8 @@ def step_metrics(batch: Batch, groups: Sequence[Group]) -> dict[str, float]:
             "rollout/undecided": 1 - len(rewards) / len(rollouts),
             "rollout/truncated": [r.stop for r in rollouts].count(Stop.LENGTH) / len(rollouts),
             "rollout/mean_tokens": sum(lengths) / len(rollouts),
+            "rollout/min_tokens": min(lengths),
+            "rollout/max_tokens": max(lengths),
         }
         if rewards:
             figures["rollout/reward"] = sum(rewards) / len(rewards)
@@ -155,6 +157,7 @@ def summary(ledger: Ledger, progress: Mapping[str, Any], reason: str) -> dict[st
         "accuracy_before": before.get("mean"),
         "accuracy_after": after.get("mean"),
         "accuracy_stderr": after.get("stderr"),
+        "evaluations": evaluations,
         "best": max(evaluations, key=lambda e: float(e["mean"]), default=None),
         "tokens_generated": progress["tokens_generated"],
         "tokens_eval": progress["tokens_eval"],

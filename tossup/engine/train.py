@@ -203,6 +203,7 @@ class Run:
             with clock("evaluate"):
                 result = self._evaluate()
             metrics |= {"eval/accuracy": result.mean, "eval/stderr": result.stderr}
+            metrics |= {f"eval/{name}": value for name, value in result.parts.items()}
         times = clock.lap()
         p.seconds = time.perf_counter() - self.started
         p.seconds_generate += times.get("time/generate", 0.0)
@@ -222,7 +223,7 @@ class Run:
     def _evaluate(self) -> Accuracy:
         """Measure the policy on the held-out problems, and keep its model if none before it was better."""
         result = accuracy(self.learner.sample, self.held_out, self.config, self.progress.step)
-        found = {"step": self.progress.step, "mean": result.mean, "stderr": result.stderr}
+        found = {"step": self.progress.step, "mean": result.mean, "stderr": result.stderr} | result.parts
         before = [evaluation["mean"] for evaluation in self.progress.evaluations]
         if self.config.keep_best and before and result.mean > max(before):  # the first is of the start model
             # A kill that leaves none comes before this step is saved: the step runs again, and so does this.
