@@ -191,7 +191,8 @@ def _line(row: Row, ceiling: float | None) -> str:
         return format(row[name] * scale, form) if name in row else ""
 
     mfu = f"{row['flops_per_s'] / ceiling:.1%}" if ceiling and "flops_per_s" in row and row["part"] == "update" else ""
-    note = row.get("note", "") if row["status"] == "ok" else f"{row['status']}: {row.get('reason', '')}"
+    failed = "" if row["status"] == "ok" else f"{row['status']}: {row.get('reason', '')}"
+    note = "; ".join(filter(None, [row.get("note", ""), failed]))
     cells = [
         row["part"],
         row["case"],
