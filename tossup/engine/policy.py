@@ -219,21 +219,55 @@ def encode_prompt(policy: Policy, problem: Problem, instruction: str = "auto") -
 
     `instruction` is added to the last message of a chat prompt: "auto" chooses by verifier, "none" adds nothing. The
     reference answer is never part of the prompt.
+
+    Raises:
+        TossupError: the prompt is empty, or it does not fit the tokenizer's chat template, or the tokenizer not the model.
     """
-    tokenizer = policy.tokenizer
-    if not tokenizer.chat_template:
-        if not isinstance(problem.prompt, str):
-            raise TossupError(f"problem {problem.id} is a chat, but the model's tokenizer has no chat template")
-        return tuple(tokenizer(problem.prompt)["input_ids"])
-    if isinstance(problem.prompt, str):
-        messages = [{"role": "user", "content": problem.prompt}]
+    tokenizer, known = policy.tokenizer, policy.model.get_input_embeddings().num_embeddings
+    if tokenizer.chat_template:
+        ids = tokenizer(_chat(tokenizer, problem, instruction), add_special_tokens=False)["input_ids"]
+    elif isinstance(problem.prompt, str):
+        ids = _open_ended(policy, problem.prompt)
     else:
+        raise TossupError(f"problem {problem.id} is a chat, but the model's tokenizer has no chat template")
+    if not ids:
+        raise TossupError(
+            f"problem {problem.id}: its prompt {problem.prompt!r:.80} is no token at all, so nothing can follow it"
+        )
+    if max(ids) >= known:
+        raise TossupError(
+            f"problem {problem.id}: the tokenizer gives token {max(ids)}, but the model knows {known} tokens: they are not of "
+            "one model"
+        )
+    return tuple(ids)
+
+
+def _open_ended(policy: Policy, prompt: str) -> list[int]:
+    """The tokens of a plain text, with what the tokenizer puts before it but without an end token that it puts behind."""
+    ids: list[int] = policy.tokenizer(prompt)["input_ids"]
+    if (
+        ids
+        and ids[-1] in policy.eos_ids
+        and policy.tokenizer(prompt, add_special_tokens=False)["input_ids"][-1:] != ids[-1:]
+    ):
+        return ids[:-1]
+    return ids
+
+
+def _chat(tokenizer: Any, problem: Problem, instruction: str) -> str:
+    """The problem as the text of a chat that waits for its answer."""
+    messages = [{"role": "user", "content": problem.prompt}]
+    if not isinstance(problem.prompt, str):
         messages = [dict(message) for message in problem.prompt]
+    if not messages or not all(isinstance(message.get("content"), str) for message in messages):
+        raise TossupError(
+            f"problem {problem.id}: a chat is a list of messages with a role and a text as their content, got "
+            f"{problem.prompt!r:.200}"
+        )
     added = INSTRUCTIONS.get(problem.verifier, "") if instruction == "auto" else instruction
     if added and added != "none":
-        messages[-1]["content"] += "\n\n" + added
+        messages[-1]["content"] = f"{messages[-1]['content']}\n\n{added}"
     try:
-        text = tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
-    except TemplateError as e:  # templates raise it for what their model does not know, such as a system message
+        return str(tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True))
+    except (TemplateError, ValueError, TypeError) as e:  # for what it does not know, such as a system message
         raise TossupError(f"problem {problem.id}: the model's chat template refuses its messages ({e})") from e
-    return tuple(tokenizer(text, add_special_tokens=False)["input_ids"])
