@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,6 +12,9 @@ from conftest import make_policy
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors
 from transformers import PreTrainedTokenizerFast
 
+from tossup.curriculum.pool import Pool
+from tossup.engine.config import TrainConfig
+from tossup.engine.inputs import Problems
 from tossup.engine.policy import Policy, encode_prompt
 from tossup.records import Problem, Prompt, TossupError
 
@@ -123,3 +127,13 @@ def test_an_answer_is_decoded_whatever_the_tokens() -> None:
     assert policy.decode((*a, half[0])) == "a\ufffd"
     assert policy.decode((*a, 299, BEGIN, *a, THINK, END)) == "aa<think>"
     assert policy.decode((END,)) == policy.decode(()) == ""
+
+
+@pytest.mark.parametrize("key", ["pool", "eval_pool"])
+@pytest.mark.parametrize("prompt", ["", (), ({"role": "user", "content": ""},)])
+def test_an_empty_prompt_is_found_before_the_run_begins(tmp_path: Path, key: str, prompt: Prompt) -> None:
+    full = "1+1=" if isinstance(prompt, str) else ({"role": "user", "content": "1+1="},)
+    Pool.of([Problem("fine", full, "2"), Problem("p7", prompt, "2")]).write(tmp_path / "pool.jsonl")
+    path = str(tmp_path / "pool.jsonl")
+    with pytest.raises(TossupError, match=r"pool.jsonl: the prompt of problem p7 is empty \(1 such"):
+        Problems.of(TrainConfig.model_validate({key: path if key == "pool" else (path,)}))

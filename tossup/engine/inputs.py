@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from tossup.curriculum.pool import Pool
 from tossup.engine.config import TrainConfig
-from tossup.engine.pools import open_pool, spread
+from tossup.engine.pools import check_prompts, open_pool, spread
 from tossup.records import Problem
 
 MODEL_FILES = {".json", ".safetensors", ".bin", ".model", ".txt", ".jinja"}
@@ -65,10 +65,12 @@ class Problems(NamedTuple):
             TossupError: one of them cannot be used.
         """
         pool = open_pool(config.pool, config.map, config.verifier)
+        check_prompts(pool, config.pool)
         found = {f"pool {config.pool}": of_pool(pool, counts=True)}
         held_out: list[Problem] = []
         for name in config.eval_pool:
             measured = open_pool(name, config.eval.map, config.verifier)
+            check_prompts(measured, name)
             found[f"eval_pool {name}"] = of_pool(measured, counts=False)
             held_out += spread(measured, config.eval.problems)
         return cls(pool, held_out, found)

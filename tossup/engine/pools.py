@@ -49,6 +49,23 @@ def open_pool(source: str, mapping: Sequence[str] = (), verifier: str = "") -> P
     return pool
 
 
+def check_prompts(pool: Pool, source: str) -> None:
+    """See that there is something to answer in every problem, before one of them stops a run on its way.
+
+    Raises:
+        TossupError: a prompt is empty.
+    """
+    text = pl.col("prompt")
+    if pool.frame.schema["prompt"] != pl.String:
+        text = text.list.eval(pl.element().struct.field("content")).list.join("")
+    empty = pool.frame.filter(text == "")["id"]
+    if len(empty):
+        raise TossupError(
+            f"pool {source}: the prompt of problem {empty[0]} is empty ({len(empty)} such in all): leave them out, as tossup "
+            "curate does"
+        )
+
+
 def tags(pool: Pool) -> list[str]:
     """What pools the beliefs of unseen problems: the dataset, with the level where the pool knows one."""
     columns = [pl.col("dataset")] + ([pl.col("level").cast(pl.String).fill_null("")] if "level" in pool.extra else [])
