@@ -48,11 +48,11 @@ def machine(setting: Setting, case: str) -> Figures:
 
 def update_cases(setting: Setting) -> list[str]:
     """Shape, tokens a step, variant; what matters most comes first."""
-    sizes = [300, 600] if setting.tiny else [8192, 16384, 32768, 65536]
-    small, large = setting.shapes
+    sizes = [300] if setting.tiny else [8192, 16384, 32768, 65536]
     variants = ["chunked", "chunked, checkpointed", "whole", "whole, checkpointed"]
-    cases = [f"{name} {n} {v}" for name in (small, large) for v in variants for n in sizes]
-    packed = [f"{small} {sizes[1]} packed {a}" for a in ("sdpa", "eager", "flash_attention_2", "flex_attention")]
+    cases = [f"{name} {n} {v}" for name in setting.shapes for v in variants for n in sizes]
+    attentions = ("sdpa", "eager", "flash_attention_2", "flex_attention")
+    packed = [f"{setting.shapes[0]} {sizes[0]} packed {a}" for a in attentions]
     return cases + packed
 
 
@@ -113,9 +113,8 @@ def update(setting: Setting, case: str) -> Figures:
 def generate_cases(setting: Setting) -> list[str]:
     """Who samples, and how many answers at once."""
     problems, group, _, _ = setting.sizes
-    small, large = setting.shapes
-    n = problems * group
-    ours = [f"{small} ours, {n} at once", f"{small} ours, {n // 2} at once", f"{large} ours, {n} at once"]
+    small, n = setting.shapes[0], problems * group
+    ours = [f"{name} ours, {n} at once" for name in setting.shapes] + [f"{small} ours, {n // 2} at once"]
     return [*ours, f"{small} generate, {n} at once", f"{small} continuous batching"]
 
 

@@ -47,7 +47,6 @@ SHAPES = {
     "0.6B": Shape(1024, 28, 16, 8, 128, 3072, 151_936),
     "1.7B": Shape(2048, 28, 16, 8, 128, 6144, 151_936),
     "tiny": Shape(64, 2, 4, 2, 16, 128, 600),
-    "tiny2": Shape(96, 2, 4, 2, 24, 192, 600),
 }
 
 
@@ -63,9 +62,9 @@ class Setting:
     """time.time() after which no case begins."""
 
     @property
-    def shapes(self) -> tuple[str, str]:
-        """The small one and the large one."""
-        return ("tiny", "tiny2") if self.tiny else ("0.6B", "1.7B")
+    def shapes(self) -> tuple[str, ...]:
+        """The smallest first."""
+        return ("tiny",) if self.tiny else ("0.6B", "1.7B")
 
     @property
     def sizes(self) -> tuple[int, int, int, int]:
