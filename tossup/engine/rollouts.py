@@ -1,13 +1,12 @@
 """From problems to judged groups: sample, decode, verify.
 
-A group is judged, in a thread of its own, while the groups after it are still being generated. A verdict depends on the
-problem and the answer alone, so this changes no result.
+A group is judged while the groups after it are still being generated. A verdict depends on the problem and the answer
+alone, so this changes no result.
 """
 
 from __future__ import annotations
 
 import time
-from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import NamedTuple
@@ -85,26 +84,28 @@ def sample_groups(
 
 
 class Judging:
-    """Judges rollouts in a thread, as many at once as have come in since it last looked."""
+    """Judges rollouts as they come, under the one policy for truncated answers (see `_without_verifier`).
+
+    What needs no waiting is judged in a thread of its own, one rollout after the other; the rest goes to the verifiers'
+    workers, several at a time, so that an answer that hangs delays its own group and no other.
+    """
 
     def __init__(self, problems: Sequence[Problem], config: SamplingConfig) -> None:
         self.problems, self.config = problems, config
-        self._thread = ThreadPoolExecutor(1)
-        self._came: deque[tuple[int, Sequence[Rollout]]] = deque()
-        self._calls: list[Future[None]] = []
-        self._judged: dict[int, tuple[Rollout, ...]] = {}
+        self._stream = verifiers.Stream()
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="tossup-judging")
+        self._begun: dict[int, Future[list[Rollout | Awaited]]] = {}
 
     def __enter__(self) -> Judging:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._came.clear()  # after an error, what has not begun is not wanted any more
-        self._thread.shutdown()
+        self._thread.shutdown(cancel_futures=True)  # after an error, what has not begun is not wanted any more
+        self._stream.close()
 
     def take(self, i: int, rollouts: Sequence[Rollout]) -> None:
         """Judge these rollouts of problem `i` soon."""
-        self._came.append((i, rollouts))
-        self._calls.append(self._thread.submit(self._judge_what_came))
+        self._begun[i] = self._thread.submit(self._begin, self.problems[i], rollouts)
 
     def finish(self) -> dict[int, tuple[Rollout, ...]]:
         """The judged rollouts by problem, when all are there.
@@ -112,15 +113,27 @@ class Judging:
         Raises:
             TossupError: as in `verifiers.verify`.
         """
-        for call in self._calls:
-            call.result()
-        return self._judged
+        return {i: tuple(_judged(one) for one in begun.result()) for i, begun in self._begun.items()}
 
-    def _judge_what_came(self) -> None:
-        came = [self._came.popleft() for _ in range(len(self._came))]
-        verdicts = iter(judge([(self.problems[i], r) for i, rollouts in came for r in rollouts], self.config))
-        for i, rollouts in came:
-            self._judged[i] = tuple(rollout.judged(next(verdicts)) for rollout in rollouts)
+    def _begin(self, problem: Problem, rollouts: Sequence[Rollout]) -> list[Rollout | Awaited]:
+        """The rollouts, judged or with what will hold their verdict."""
+        begun: list[Rollout | Awaited] = []
+        for rollout in rollouts:
+            verdict = _without_verifier(rollout, self.config.truncated)
+            answer = self._stream.take(problem, rollout.text) if verdict is None else verdict
+            begun.append(rollout.judged(answer) if isinstance(answer, Verdict) else Awaited(rollout, answer))
+        return begun
+
+
+class Awaited(NamedTuple):
+    """A rollout that is being judged."""
+
+    rollout: Rollout
+    verdict: Future[Verdict]
+
+
+def _judged(one: Rollout | Awaited) -> Rollout:
+    return one if isinstance(one, Rollout) else one.rollout.judged(one.verdict.result())
 
 
 def _rollout(policy: Policy, prompt: tuple[int, ...], sample: Sample, policy_step: int) -> Rollout:
@@ -135,22 +148,12 @@ def _rollout(policy: Policy, prompt: tuple[int, ...], sample: Sample, policy_ste
     )
 
 
-def judge(pairs: Sequence[tuple[Problem, Rollout]], config: SamplingConfig) -> list[Verdict]:
-    """A verdict for each rollout, in order, under the one policy for truncated answers.
-
-    `judge` lets the verifier say; `wrong` rules them wrong; `exclude` leaves them undecided, so that they leave their group
-    before its mean is taken. A prompt that left no room for an answer is undecided under every policy.
-    """
-    verdicts: list[Verdict | None] = [_without_verifier(rollout, config.truncated) for _, rollout in pairs]
-    asked = [i for i, verdict in enumerate(verdicts) if verdict is None]
-    answers = verifiers.verify_many([(pairs[i][0], pairs[i][1].text) for i in asked])
-    for i, verdict in zip(asked, answers, strict=True):
-        verdicts[i] = verdict
-    return [verdict for verdict in verdicts if verdict is not None]
-
-
 def _without_verifier(rollout: Rollout, truncated: str) -> Verdict | None:
-    """The verdict that needs no verifier, if there is one."""
+    """The verdict that needs no verifier, if there is one.
+
+    `judge` lets the verifier say; `wrong` rules truncated answers wrong; `exclude` leaves them undecided, so that they leave
+    their group before its mean is taken. A prompt that left no room for an answer is undecided under every policy.
+    """
     if not rollout.response_ids:
         return undecided(f"the prompt of {len(rollout.prompt_ids)} tokens leaves no room in the model's context")
     if rollout.stop is Stop.LENGTH and truncated == "exclude":

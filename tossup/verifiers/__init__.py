@@ -2,6 +2,8 @@
 
     verdict = verify(Problem("p1", "What is 1/2?", reference="1/2"), "so it is \\boxed{0.5}")
     verdicts = verify_many([(problem, response), ...])
+    with Stream() as stream:                              # as responses come in
+        answers = [stream.take(problem, response) for ...]
 
 `verify` may be called from any thread, from asyncio through `averify`, from forked and from spawned processes. What
 could hang or crash runs in worker processes that are killed (see `workers`), so a verdict always comes.
@@ -10,8 +12,8 @@ could hang or crash runs in worker processes that are killed (see `workers`), so
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from dataclasses import replace
 
 from tossup.records import Problem, TossupError, Verdict, undecided
@@ -19,7 +21,7 @@ from tossup.verifiers.cpus import default_size
 from tossup.verifiers.registry import Judge, Verifier, close, get
 from tossup.verifiers.workers import WouldWait, without_waiting
 
-__all__ = ["Verifier", "averify", "close", "get", "verify", "verify_many"]
+__all__ = ["Stream", "Verifier", "averify", "close", "get", "verify", "verify_many"]
 
 
 def verify(problem: Problem, response: str) -> Verdict:
@@ -53,18 +55,47 @@ def verify_many(
         TossupError: as in `verify`; the remaining pairs are not judged.
     """
     verdicts: dict[int, Verdict] = {}
-    rest: list[int] = []
-    for i, (problem, response) in enumerate(pairs):
-        verdict = _at_once(problem, response)
-        if verdict is None:
-            rest.append(i)
-        else:
-            verdicts[i] = verdict
+    waiting: dict[Future[Verdict], int] = {}
+    with Stream() as stream:
+        for i, (problem, response) in enumerate(pairs):
+            answer = stream.take(problem, response)
+            if isinstance(answer, Verdict):
+                verdicts[i] = answer
+                on_verdict(i)
+            else:
+                waiting[answer] = i
+        for future in as_completed(waiting):
+            i = waiting[future]
+            verdicts[i] = future.result()
             on_verdict(i)
-    for i, verdict in _several_at_a_time(pairs, rest):
-        verdicts[i] = verdict
-        on_verdict(i)
     return [verdicts[i] for i in range(len(pairs))]
+
+
+class Stream:
+    """Judges responses as they come in, several at a time; one that hangs holds up no other."""
+
+    def __init__(self) -> None:
+        # Twice the workers, so that none waits for the caller's Python; a thread starts when a response needs it.
+        self._threads = ThreadPoolExecutor(2 * default_size(), thread_name_prefix="tossup-verify")
+
+    def __enter__(self) -> Stream:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Give up what has not begun, as after an error, and wait for the rest."""
+        self._threads.shutdown(cancel_futures=True)
+
+    def take(self, problem: Problem, response: str) -> Verdict | Future[Verdict]:
+        """The verdict, where it takes no waiting, or what will hold it.
+
+        Raises:
+            TossupError: as in `verify`; the future may raise it too.
+        """
+        verdict = _at_once(problem, response)
+        return verdict if verdict is not None else self._threads.submit(verify, problem, response)
 
 
 def _at_once(problem: Problem, response: str) -> Verdict | None:
@@ -76,19 +107,6 @@ def _at_once(problem: Problem, response: str) -> Verdict | None:
             return verify(problem, response)
     except WouldWait:
         return None
-
-
-def _several_at_a_time(pairs: Sequence[tuple[Problem, str]], rest: Sequence[int]) -> Iterator[tuple[int, Verdict]]:
-    """Judge the pairs at these positions in threads: twice the workers, so that none waits for the caller's Python."""
-    if not rest:
-        return
-    executor = ThreadPoolExecutor(min(len(rest), 2 * default_size()), thread_name_prefix="tossup-verify")
-    try:
-        futures = {executor.submit(verify, *pairs[i]): i for i in rest}
-        for future in as_completed(futures):
-            yield futures[future], future.result()
-    finally:
-        executor.shutdown(cancel_futures=True)
 
 
 def _guarded(judge: Judge, problem: Problem, response: str) -> Verdict:
