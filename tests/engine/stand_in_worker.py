@@ -52,9 +52,10 @@ def main() -> None:
     sock = socket.socket(fileno=int(sys.argv[1]))
     version = -1
     start, _ = read(sock)
-    note(did="start", pid=os.getpid(), vocabulary=json.loads(start["config"])["vocab_size"])
+    config = json.loads(start["config"])
+    note(did="start", pid=os.getpid(), architectures=config["architectures"], environment=list(os.environ))
     fault("refuse")
-    write(sock, {"ready": True})
+    write(sock, {"ready": True, "room": int(os.environ.get("STAND_IN_ROOM", 1 << 20))})
     while True:
         message, _ = read(sock)
         if message["do"] == "push":
@@ -63,7 +64,7 @@ def main() -> None:
                 names.append(part[0]["name"])
             version = message["version"]
             note(did="push", version=version, names=names)
-            write(sock, {"pushed": version})
+            write(sock, {"pushed": version, "missing": sorted(set(message["names"]) - set(names))})
             continue
         note(did=message["do"], prompts=message.get("prompts"))
         for i, seeds in enumerate(message["seeds"]):

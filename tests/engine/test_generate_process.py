@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,8 @@ import torch
 from conftest import make_policy
 from transformers import Qwen3MoeConfig, Qwen3MoeForCausalLM
 
-from tossup.engine.config import SamplingConfig
+from tossup.engine import lora
+from tossup.engine.config import LoraConfig, SamplingConfig
 from tossup.engine.generate import Sample, VllmGenerator, open_generator
 from tossup.engine.generate.draws import answer_seeds
 from tossup.engine.generate.vllm_generator import PYTHON, Limits, hub_weights
@@ -103,6 +105,57 @@ def test_a_prompt_that_fills_the_context_is_not_asked_for(bench: Bench) -> None:
     assert answers[0] == [Sample((), (), Stop.LENGTH, 0.0)] * 2
     assert handed == dict(enumerate(answers))
     assert bench.said("generate")[0]["prompts"] == [[2, 3]]
+
+
+class Forgetful(Policy):
+    """A policy that leaves out one tensor of its own."""
+
+    def weights(self) -> Iterator[tuple[str, torch.Tensor]]:
+        return ((name, tensor) for name, tensor in super().weights() if "layers.0.self_attn.k_proj" not in name)
+
+
+def test_a_push_that_leaves_a_tensor_out_is_refused_by_its_name(bench: Bench) -> None:
+    generator = bench.open()
+    forgetful = Forgetful(**vars(bench.policy))
+    for policy, version in ((forgetful, 0), (bench.policy, 1), (forgetful, 2)):  # the first push, and a later one
+        if policy is bench.policy:
+            generator.push(policy, version)
+            assert asked(generator) == expected(version)
+        else:
+            with pytest.raises(TossupError, match=r"left out.*: model\.layers\.0\.self_attn\.k_proj\.weight\."):
+                generator.push(policy, version)
+
+
+@pytest.mark.parametrize("tied", [False, True])
+def test_an_adapter_is_pushed_merged_and_whole(bench: Bench, tied: bool) -> None:
+    if tied:
+        bench.policy.model.config.tie_word_embeddings = True
+        bench.policy.model.tie_weights()
+    names = {name for name, _ in bench.policy.weights()}
+    lora.attach(bench.policy.model, "base", LoraConfig(rank=2), seed=0)
+    bench.open().push(bench.policy, 0)
+    assert set(bench.said("push")[0]["names"]) == names
+
+
+def test_room_that_does_not_suffice_is_said_before_anything_is_asked(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("STAND_IN_ROOM", "10")  # the longest prompt has 3 tokens, its answer up to 8
+    generator = bench.open()
+    generator.push(bench.policy, 0)
+    with pytest.raises(TossupError, match=r"room for 10 tokens .* up to 11 .*--generator-memory"):
+        asked(generator)
+    assert not bench.said("generate")
+
+
+def test_the_process_hears_nothing_of_torchrun(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    outer = {"RANK": "1", "WORLD_SIZE": "2", "LOCAL_RANK": "1", "MASTER_ADDR": "x", "TORCHELASTIC_RUN_ID": "y"}
+    for name, value in outer.items():
+        monkeypatch.setenv(name, value)
+    bench.open()
+    (start,) = bench.said("start")
+    assert not outer.keys() & set(start["environment"])
+    assert "STAND_IN_LOG" in start["environment"]
 
 
 def test_a_process_that_is_killed_is_started_once_more_and_asked_for_the_rest(bench: Bench) -> None:
@@ -212,7 +265,9 @@ def test_a_mixture_of_experts_is_pushed_as_its_checkpoint_names_it() -> None:
         head_dim=8,
     )
     policy = replace(make_policy(), model=Qwen3MoeForCausalLM(config))
-    pushed = dict(hub_weights(policy))
+    names, weights = hub_weights(policy)
+    pushed = dict(weights)
+    assert set(names) == set(pushed)
     fused = dict(policy.weights())["model.layers.0.mlp.experts.gate_up_proj"]
     assert torch.equal(pushed["model.layers.0.mlp.experts.1.gate_proj.weight"], fused[1, :8])
     assert torch.equal(pushed["model.layers.0.mlp.experts.1.up_proj.weight"], fused[1, 8:])

@@ -13,6 +13,7 @@ Left out: several GPUs for one engine. Under torchrun every process has an engin
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 import time
@@ -45,6 +46,9 @@ ENVIRONMENT = {
 COLDEST = 0.01
 """vLLM raises lower temperatures to this one, and the log-probs would be those of another distribution."""
 
+TORCHRUN = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "TORCHELASTIC")
+"""Beginnings of the names under which torchrun tells the trainer's processes of each other: the worker is not one of them."""
+
 CPU_SETTINGS = {"enforce_eager": True, "block_size": 32, "kv_cache_memory_bytes": 1 << 30}
 
 
@@ -75,7 +79,7 @@ class VllmGenerator:
         """
         self.policy, self.sampling, self.version = policy, sampling, -1
         self.command, self.limits, self.note = list(command or _command()), limits or Limits(), note
-        self._asleep = False
+        self._asleep, self._room = False, 0
         self._deaths: list[str] = []
         self._process: Process | None = None
         try:
@@ -103,19 +107,26 @@ class VllmGenerator:
             if on_group is not None:
                 on_group(i, samples)
 
-        for i, prompt in enumerate(prompts):
-            if len(prompt) >= self.policy.context:
+        limits = [min(sampling.max_new_tokens, self.policy.context - len(prompt)) for prompt in prompts]
+        for i, limit in enumerate(limits):
+            if limit <= 0:
                 hand_over(i, [Sample((), (), Stop.LENGTH, 0.0)] * group_size)
 
         def ask(process: Process) -> None:
             rows = [i for i in range(len(prompts)) if i not in answers]
             if rows:
+                longest = max(len(prompts[i]) + limits[i] for i in rows)
+                if longest > self._room:
+                    raise TossupError(
+                        f"vLLM has room for {self._room} tokens of a prompt and its answer, and up to {longest} are asked "
+                        f"for: raise --generator-memory ({self.sampling.generator_memory:g}), or lower --max-new-tokens"
+                    )
                 process.send(
                     {
                         "do": "generate",
                         "prompts": [list(prompts[i]) for i in rows],
                         "seeds": [[int(s) >> 1 for s in answer_seeds(seeds[i], group_size)] for i in rows],
-                        "limits": [min(sampling.max_new_tokens, self.policy.context - len(prompts[i])) for i in rows],
+                        "limits": [limits[i] for i in rows],
                         "temperature": sampling.temperature,
                         "ends": sorted(self.policy.eos_ids),
                     }
@@ -143,14 +154,21 @@ class VllmGenerator:
         self._with_process(self._push, fresh=True)
 
     def _push(self, process: Process) -> None:
-        process.send({"do": "push", "version": self.version})
-        for name, tensor in hub_weights(self.policy):
-            data = tensor.detach().to(self.policy.compute if tensor.is_floating_point() else tensor.dtype).cpu()
+        names, weights = hub_weights(self.policy)
+        process.send({"do": "push", "version": self.version, "names": names})
+        for name, tensor in weights:
+            kind = self.policy.compute if tensor.is_floating_point() else tensor.dtype
+            data = tensor.detach().to("cpu", kind, copy=True)  # FSDP2 cannot free what an array looks into
             payload = memoryview(data.contiguous().flatten().view(torch.uint8).numpy())  # type: ignore[arg-type]
-            kind = str(data.dtype).removeprefix("torch.")
-            process.send({"name": name, "dtype": kind, "shape": list(data.shape)}, payload)
+            form = {"dtype": str(kind).removeprefix("torch."), "shape": list(data.shape)}
+            process.send({"name": name} | form, payload)
         process.send({"end": True})
-        process.receive()
+        if missing := process.receive()["missing"]:
+            shown = ", ".join(missing[:8]) + (f" and {len(missing) - 8} more" if len(missing) > 8 else "")
+            raise TossupError(
+                f"vLLM was not given all weights of the model; these were left out, or not understood: {shown}. Nothing was "
+                "sampled from it, and every finished step is saved: the same command goes on with --generator transformers"
+            )
 
     def sleep(self) -> None:
         """See `Generator`; on a GPU the weights wait in the host's memory and the cache is given up."""
@@ -161,8 +179,14 @@ class VllmGenerator:
     def wake(self) -> None:
         """See `Generator`."""
         if self._asleep:
+            self._let_go()
             self._with_process(lambda process: _ask(process, "wake"), fresh=True)
             self._asleep = False
+
+    def _let_go(self) -> None:
+        """Give back what torch keeps for the trainer's next tensors: another process cannot have it otherwise."""
+        if self.policy.device.type == "cuda":
+            torch.cuda.empty_cache()
 
     def close(self) -> None:
         """See `Generator`."""
@@ -195,15 +219,16 @@ class VllmGenerator:
     def _started(self) -> Process:
         """A new process with the current weights, awake."""
         gpu = self.policy.device.type == "cuda"
-        process = Process(self.command, os.environ | ENVIRONMENT | _placed(self.policy.device), self.limits.silence_s)
-        config = self.policy.model.config.to_json_string(use_diff=False)
+        self._let_go()
+        outer = {name: value for name, value in os.environ.items() if not name.startswith(TORCHRUN)}
+        process = Process(self.command, outer | ENVIRONMENT | _placed(self.policy.device), self.limits.silence_s)
         settings: dict[str, Any] = {"max_model_len": -1, "max_num_seqs": self.sampling.batch_size, "seed": 0}
         settings |= {"dtype": str(self.policy.compute).removeprefix("torch.")}
         settings |= {"gpu_memory_utilization": self.sampling.generator_memory, "enable_sleep_mode": True} if gpu else {}
         settings |= {} if gpu else CPU_SETTINGS
         try:
-            process.send({"do": "start", "config": config, "settings": settings})
-            process.receive(self.limits.start_s)
+            process.send({"do": "start", "config": _architecture(self.policy), "settings": settings})
+            self._room = process.receive(self.limits.start_s)["room"]
             if self.version >= 0:
                 self._push(process)
         except BaseException:
@@ -212,15 +237,27 @@ class VllmGenerator:
         return process
 
 
-def hub_weights(policy: Policy) -> Iterable[tuple[str, Tensor]]:
+def hub_weights(policy: Policy) -> tuple[list[str], Iterable[tuple[str, Tensor]]]:
     """The policy's weights under the names, and in the shapes, of a checkpoint on the Hub, which is what vLLM reads.
 
-    transformers loads some models in another form (the experts of a mixture in one tensor) and knows the way back.
+    The names come from the model alone, so that a weight which the policy leaves out is missed. transformers loads some models
+    in another form (the experts of a mixture in one tensor) and knows the way back; the others' weights come one by one.
     """
     from transformers.core_model_loading import revert_weight_conversion
 
-    named: dict[str, Tensor] = revert_weight_conversion(policy.model, dict(policy.weights()))
-    return named.items()
+    named = policy.model.named_parameters(remove_duplicate=False)
+    plain = ((name.replace(".base_layer.", "."), p) for name, p in named if ".lora_" not in name)
+    own = {name: torch.empty_like(p, device="meta") for name, p in plain}
+    hub: dict[str, Tensor] = revert_weight_conversion(policy.model, dict(own))
+    if all(hub.get(name) is tensor for name, tensor in own.items()):
+        return list(hub), policy.weights()
+    return list(hub), revert_weight_conversion(policy.model, dict(policy.weights())).items()
+
+
+def _architecture(policy: Policy) -> str:
+    """The model's configuration as JSON, for the class that the policy really is; FSDP2 puts its name before the class's."""
+    config = json.loads(policy.model.config.to_json_string(use_diff=False))
+    return json.dumps(config | {"architectures": [type(policy.model).__name__.removeprefix("FSDP")]})
 
 
 def _ask(process: Process, what: str) -> None:

@@ -3,14 +3,15 @@ environment with vLLM can run it; `vllm_generator` starts it and is the only one
 
 One socket, one request at a time. A frame is two lengths, a JSON object and bytes (a tensor's, where the object names one):
 
-    start     {config, settings}      -> {ready, vllm, torch}
+    start     {config, settings}      -> {ready, room, vllm, torch}
     generate  {prompts, seeds, …}     -> {beat} now and then, {prompt, answers} for each prompt, {done, version}
-    push      {version}, then tensors {name, dtype, shape}, then {end}     -> {pushed}
+    push      {version, names}, then tensors {name, dtype, shape}, then {end}     -> {pushed, missing}
     sleep, wake                       -> {ok}
 
 An error ends the process with a traceback on stderr, which its parent keeps; so does the end of the socket, for then the
 parent is gone. The weights arrive while vLLM loads them, one tensor at a time, and the prefix cache is emptied after that:
-what it holds was computed with the old ones.
+what it holds was computed with the old ones. A push is whole when every name that was announced came, and vLLM filled every
+parameter of its own; `missing` are those for which that is not so, and then the weights have no version.
 """
 
 from __future__ import annotations
@@ -123,24 +124,27 @@ class Worker:
                 said = time.monotonic()
         write(self.sock, {"done": True, "version": self.version})
 
-    def push(self, version: int) -> None:
-        """Take new weights as they arrive."""
-        weights = self._arriving()
-        loading = {"weights_iterator": weights, "is_checkpoint_format": True}
-        self.llm.collective_rpc("reload_weights", kwargs=loading)
+    def push(self, version: int, names: Sequence[str]) -> None:
+        """Take new weights as they arrive, and say which are missing."""
+        received: set[str] = set()
+        weights = self._arriving(received)
+        (unfilled,) = self.llm.collective_rpc(_reload, args=(weights,))
         for _ in weights:  # whatever the model had no use for must not be taken for the next request
             pass
-        self.llm.reset_prefix_cache()
-        self.version = version
-        write(self.sock, {"pushed": version})
+        if not self.llm.reset_prefix_cache():
+            raise RuntimeError("vLLM's prefix cache could not be emptied: it would mix old weights with new ones")
+        missing = sorted(set(names) - received | unfilled)
+        self.version = -1 if missing else version
+        write(self.sock, {"pushed": version, "missing": missing})
 
-    def _arriving(self) -> Iterator[tuple[str, Any]]:
+    def _arriving(self, received: set[str]) -> Iterator[tuple[str, Any]]:
         import torch
 
         while True:
             message, payload = read(self.sock)
             if message.get("end"):
                 return
+            received.add(message["name"])
             flat = torch.frombuffer(payload, dtype=getattr(torch, message["dtype"]))
             yield message["name"], flat.reshape(message["shape"])
 
@@ -153,6 +157,28 @@ class Worker:
         """Take it again."""
         self.llm.wake_up()
         write(self.sock, {"ok": True})
+
+
+def _reload(worker: Any, weights: Iterator[tuple[str, Any]]) -> set[str]:
+    """Load weights in place, and return the model's parameters that nothing was loaded into.
+
+    vLLM's `reload_weights` knows them and writes no more than a warning, so this listens to what the model answers it.
+    """
+    model = worker.get_model()
+    unfilled = {name for name, _ in model.named_parameters()}
+    load = model.load_weights
+
+    def listening(weights: Iterator[tuple[str, Any]]) -> Any:
+        loaded = load(weights)
+        unfilled.difference_update(unfilled if loaded is None else loaded)  # None: a model that does not keep count
+        return loaded
+
+    model.load_weights = listening
+    try:
+        worker.reload_weights(weights_iterator=weights, is_checkpoint_format=True)
+    finally:
+        del model.load_weights
+    return unfilled
 
 
 def _answer(output: Any) -> dict[str, Any]:
@@ -169,14 +195,15 @@ def serve(sock: socket.socket) -> None:
 
     first, _ = read(sock)
     worker = Worker(sock, first["config"], first["settings"])
-    write(sock, {"ready": True, "vllm": vllm.__version__, "torch": torch.__version__})
+    room = worker.llm.llm_engine.model_config.max_model_len
+    write(sock, {"ready": True, "room": room, "vllm": vllm.__version__, "torch": torch.__version__})
     while True:
         message, _ = read(sock)
         kind = message.pop("do")
         if kind == "generate":
             worker.generate(message)
         elif kind == "push":
-            worker.push(message["version"])
+            worker.push(message["version"], message["names"])
         elif kind == "sleep":
             worker.sleep()
         elif kind == "wake":
