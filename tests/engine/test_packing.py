@@ -113,6 +113,15 @@ def test_packing_is_chosen_by_the_attention(packing: Policy) -> None:
     assert not packs_rows(packing, "padded")
 
 
+def test_flash_attention_is_not_given_float32(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It would say so itself, but only in the first update, and by an error of its kernel."""
+    model = make_policy().model
+    model.config._attn_implementation = "flash_attention_2"
+    monkeypatch.setattr("tossup.engine.policy._read", lambda *_: (model, None))
+    with pytest.raises(TossupError, match="flash_attention_2 computes in 16 bits only"):
+        load_policy("builtin:arithmetic", "cpu", "float32", attention="flash_attention_2")
+
+
 def test_recomputed_layers_give_the_same_gradient_and_run_twice(policy: Policy) -> None:
     plain = gradient(policy)
     calls = []

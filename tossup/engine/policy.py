@@ -125,6 +125,10 @@ def load(
     compute = {"float32": torch.float32, "bfloat16": torch.bfloat16}.get(dtype)
     if compute is None:
         compute = torch.bfloat16 if place.type == "cuda" else torch.float32
+    if compute is torch.float32 and "flash" in str(model.config._attn_implementation):
+        raise TossupError(
+            f"{model.config._attn_implementation} computes in 16 bits only: --dtype bfloat16, or another --attention than it"
+        )
     eos = model.generation_config.eos_token_id
     eos_ids = frozenset([eos] if isinstance(eos, int) else eos or []) | (
         {tokenizer.eos_token_id} if tokenizer.eos_token_id is not None else frozenset()
