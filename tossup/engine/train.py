@@ -45,6 +45,7 @@ from tossup.engine.pools import learned, tags
 from tossup.engine.progress import Progress, Watcher
 from tossup.engine.rollouts import stream
 from tossup.engine.samplers import make_sampler, watched
+from tossup.engine.stopping import stop_asked
 from tossup.records import Group, tokens
 
 WAVE_STREAM = 1
@@ -81,10 +82,12 @@ def _lead(config: TrainConfig, watcher: Watcher, world: World) -> dict[str, Any]
             run.resume()
             if (result := run.result()) is None:
                 run.cut_back()
-                with run.dashboard():
+                with run.dashboard(), stop_asked(world.size == 1) as asked:
                     run.evaluate_at_start()
                     while (reason := run.finished()) is None:
                         run.one_step()
+                        if asked():
+                            run.stop()
                     result = run.finish(reason)
             run.learner.dismiss()
             return result
@@ -244,6 +247,19 @@ class Run:
                 "progress": json.dumps(asdict(self.progress)),
             }
             checkpoint.write_state(part, state | self.learner.write(part))
+
+    def stop(self) -> None:
+        """Save, and end as by Ctrl-C.
+
+        Raises:
+            KeyboardInterrupt: always, unless the run is at its end anyway.
+        """
+        if self.finished() is not None:
+            return
+        if self.progress.step % self.config.save_every:
+            self._save()
+        self.watcher.note(f"told to stop (SIGTERM): saved after step {self.progress.step}")
+        raise KeyboardInterrupt
 
     def finish(self, reason: str) -> dict[str, Any]:
         """Evaluate, give the waiting groups their fate, write model, pool and summary."""
