@@ -64,8 +64,9 @@ class Look:
 
 @click.command(context_settings={"show_default": False})
 @click.argument("recipe", required=False, type=click.Path(path_type=Path))
+@click.option("--dry-run", is_flag=True, help="show settings, problems, memory and one prompt, and do nothing")
 @json_option
-def command(recipe: Path | None, as_json: bool, **overrides: Any) -> None:
+def command(recipe: Path | None, dry_run: bool, as_json: bool, **overrides: Any) -> None:
     """Train a model with GRPO on the problems that it can learn from.
 
     Without RECIPE and --model, the built-in arithmetic recipe runs: a tiny model, minutes on a laptop CPU. Every setting
@@ -74,6 +75,7 @@ def command(recipe: Path | None, as_json: bool, **overrides: Any) -> None:
     \b
     tossup train
     tossup train --steps 50 --out runs/short
+    tossup train recipe.toml --dry-run
     tossup train --model Qwen/Qwen3-1.7B --pool hf:openai/gsm8k --group-size 8
     tossup train recipe.toml --sampler uniform --seed 1 --json
     torchrun --nproc-per-node 8 -m tossup train recipe.toml
@@ -86,6 +88,9 @@ def command(recipe: Path | None, as_json: bool, **overrides: Any) -> None:
         recipe = arithmetic.recipe_path()
     config = configured(configuration.TrainConfig, recipe, given)
     console.quiet = distributed.follows()
+    if dry_run:
+        _show_plan(config, as_json)
+        return
     with progress_bar(rate="speed") as progress:
         look = Look(progress, config.steps)
         try:
@@ -104,6 +109,17 @@ def command(recipe: Path | None, as_json: bool, **overrides: Any) -> None:
         print_undecided(summary["undecided_reasons"])
         page = write_page(summary["run"])
         say(f"run folder: {summary['run']}   (tossup audit {summary['run']})\nreport: {page}", out)
+
+
+def _show_plan(config: configuration.TrainConfig, as_json: bool) -> None:
+    from tossup.cli.plan_output import print_plan
+    from tossup.engine.plan import plan
+
+    found = plan(config)
+    if as_json:
+        print_json(found | {"settings": config.model_dump(mode="json")})
+    else:
+        print_plan(found, configuration.to_toml(config))
 
 
 def write_page(run: str) -> Path:

@@ -73,7 +73,17 @@ class RunFolder:
                     path.unlink()
 
     def start_or_resume(self, config: Section, inputs: Mapping[str, str]) -> None:
-        """Write what a new run is started with, or check that this is the run that the folder holds.
+        """Write what a new run is started with, or go on with the one that the folder holds.
+
+        Raises:
+            TossupError: as `check`.
+        """
+        self.check(config, inputs)
+        write_atomically(self.config, to_toml(config))
+        write_atomically(self.inputs, json.dumps(dict(inputs), indent=1) + "\n")
+
+    def check(self, config: Section, inputs: Mapping[str, str]) -> None:
+        """See that the run that the folder holds, if it holds one, is this one; nothing is written.
 
         `inputs` are the fingerprints of the pools and the model. A run that failed before it had generated anything, as
         for a mistyped name, holds nothing and gives way.
@@ -92,8 +102,6 @@ class RunFolder:
                 lines = "\n  ".join(changed)
                 raise TossupError(f"{self.root} holds a run with other settings; choose another --out\n  {lines}")
             self._check_inputs(inputs)
-        write_atomically(self.config, to_toml(config))
-        write_atomically(self.inputs, json.dumps(dict(inputs), indent=1) + "\n")
 
     def _has_begun(self) -> bool:
         return is_ledger(self.ledger) or any(self.checkpoints.glob("step-*"))
