@@ -20,9 +20,10 @@ from safetensors.torch import load_file
 
 from tossup.curriculum.ledger import scan_ledger
 from tossup.engine.config import TrainConfig, load
-from tossup.engine.distributed import World
+from tossup.engine.distributed import Torchrun, World
 from tossup.engine.progress import Silent
 from tossup.engine.train import train
+from tossup.records import TossupError
 
 pytestmark = pytest.mark.skipif(
     not (dist.is_available() and dist.is_gloo_available()), reason="this torch has no gloo for processes on CPUs"
@@ -144,3 +145,14 @@ def test_shares_are_neighbours_and_cover_everything() -> None:
             for rank, world in enumerate(worlds):
                 world.rank, world.size = rank, size
             assert [i for world in worlds for i in world.share(n)] == list(range(n))
+
+
+def test_a_lost_peer_is_told_from_a_fault_of_one_s_own() -> None:
+    """FSDP2 raises gloo's own error from within the update."""
+    world = object.__new__(Torchrun)
+    world.rank = 1
+    lost = "[gloo/transport/tcp/pair.cc:553] Connection closed by peer [127.0.0.1]:21899"
+    with pytest.raises(TossupError, match="rank 1 has lost the other processes"), world.together():
+        raise RuntimeError(lost)
+    with pytest.raises(RuntimeError, match="out of memory"), world.together():
+        raise RuntimeError("CUDA out of memory")

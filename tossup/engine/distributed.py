@@ -37,6 +37,9 @@ from tossup.records import TossupError
 
 T = TypeVar("T")
 
+LOST = ("Connection closed by peer", "Connection reset by peer", "Timed out waiting", "NCCL error", "gloo/transport")
+"""What gloo and NCCL say of a rank that is gone, in errors that have no class of their own."""
+
 
 class World:
     """A process alone; `Torchrun` gives the same for several."""
@@ -80,6 +83,15 @@ class World:
     def whole(self, policy: Policy) -> dict[str, Tensor] | None:
         """What is to be written of the policy, on rank 0; nothing on the others, and None where the policy holds it itself."""
         return None
+
+    @contextmanager
+    def together(self) -> Iterator[None]:
+        """Around what all ranks do together.
+
+        Raises:
+            TossupError: another rank is lost.
+        """
+        yield
 
     def leave(self) -> None:
         """Part from the others."""
@@ -185,6 +197,21 @@ class Torchrun(World):
         own = {name for name, _ in policy.model.named_parameters()}
         tied = {name for name, _ in policy.model.named_parameters(remove_duplicate=False)} - own
         return {name: tensor for name, tensor in weights.items() if name not in tied}
+
+    @contextmanager
+    def together(self) -> Iterator[None]:
+        """Around what all ranks do together; in it FSDP2 and torch's checkpoints talk without our asking.
+
+        Raises:
+            TossupError: another rank is lost.
+        """
+        try:
+            yield
+        except RuntimeError as e:
+            if not any(words in str(e) for words in LOST):
+                raise
+            with _as_user_error(self.rank):
+                raise
 
     def leave(self) -> None:
         """Part from the others."""

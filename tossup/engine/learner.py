@@ -35,7 +35,8 @@ def collective(method: Callable[Concatenate[Learner, P], R]) -> Callable[Concate
     def run(self: Learner, *args: P.args, **kwargs: P.kwargs) -> R:
         if self.world.leads:
             self.world.broadcast((method.__name__, args, kwargs))
-        return method(self, *args, **kwargs)
+        with self.world.together():
+            return method(self, *args, **kwargs)
 
     return run  # type: ignore[return-value]  # mypy takes `self` for a name of it
 
