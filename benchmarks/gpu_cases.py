@@ -4,46 +4,27 @@ from __future__ import annotations
 
 import json
 import random
+import shutil
 import statistics
 import time
 from collections.abc import Callable
 from importlib.util import find_spec
 from typing import Any
 
-from benchmarks.gpu_models import SHAPES, Figures, Setting, folder, free, groups, measured, median_seconds, policy, wait
-
-
-def machine_cases(setting: Setting) -> list[str]:
-    """What the others are compared with."""
-    return ["versions", "bfloat16 matmul", "copy"]
-
-
-def machine(setting: Setting, case: str) -> Figures:
-    """Versions, and the two ceilings: a large matrix product and a large copy, both of random numbers."""
-    import platform
-
-    import torch
-    import transformers
-
-    if case == "versions":
-        name = torch.cuda.get_device_name() if setting.device != "cpu" else platform.machine()
-        kernels = ", ".join(k for k in ("flash_attn", "kernels", "liger_kernel", "vllm", "trl") if find_spec(k))
-        said = f"{name}, Python {platform.python_version()}, torch {torch.__version__}"
-        return {"note": f"{said}, transformers {transformers.__version__}; also there: {kernels or 'none'}"}
-    n = 256 if setting.tiny else 8192
-    a = torch.randn(n, n, device=setting.device, dtype=torch.bfloat16)
-    if case == "copy":
-        a = a.repeat(4, 4)
-        b = torch.empty_like(a)
-        seconds = median_seconds(lambda: b.copy_(a), setting.device, 10)
-        return {"seconds": seconds, "note": f"{2 * a.nbytes / seconds / 1e12:.3g} TB/s read and written"}
-    seconds = median_seconds(lambda: a @ a, setting.device, 20)
-    flops = 2 * n**3 / seconds
-    return {
-        "seconds": seconds,
-        "flops_per_s": flops,
-        "note": f"{flops / 1e12:.3g} TFLOP/s at {n}^3, the ceiling of MFU",
-    }
+from benchmarks.gpu_models import (
+    SHAPES,
+    Figures,
+    Setting,
+    folder,
+    free,
+    groups,
+    machine,
+    machine_cases,
+    measured,
+    median_seconds,
+    policy,
+    wait,
+)
 
 
 def update_cases(setting: Setting) -> list[str]:
@@ -209,8 +190,8 @@ def pool_rows(setting: Setting, name: str) -> list[dict[str, str]]:
 
 
 def step_cases(setting: Setting) -> list[str]:
-    """The shapes."""
-    return list(setting.shapes)
+    """The small shape: a checkpoint of the large one is 20 GB."""
+    return [setting.shapes[0]]
 
 
 def step(setting: Setting, case: str) -> Figures:
@@ -230,18 +211,18 @@ def step(setting: Setting, case: str) -> Figures:
         "verifier": "benchmarks.gpu_cases:coin",
         "device": setting.device,
         "dtype": "bfloat16",
-        "steps": 4,
-        "save_every": 4,  # what a checkpoint takes is the disk's figure
+        "steps": 3,
+        "save_every": 3,  # what a checkpoint takes is the disk's figure
         "rollout.problems_per_step": problems,
         "rollout.group_size": group,
         "rollout.max_new_tokens": limit,
         "rollout.batch_size": problems * group,
-        "update.gradient_checkpointing": case == "1.7B",
     }
     figures: Figures = {}
     with measured(setting.device, figures):
         train(load(TrainConfig, None, settings), Silent())
     lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()][1:]
+    shutil.rmtree(run)
     middle = {k: statistics.median(line[k] for line in lines) for k in lines[0] if all(k in line for line in lines)}
     parts = {k: middle[f"time/{k}"] for k in ("generate", "update")}
     shares = ", ".join(f"{k} {v / middle['time/step']:.1%}" for k, v in parts.items())
@@ -293,7 +274,7 @@ def trl(setting: Setting, case: str) -> Figures:
     at_once = 4 if setting.tiny else 16
     settings = GRPOConfig(
         output_dir=str(setting.work / "trl"),
-        max_steps=4,
+        max_steps=3,
         per_device_train_batch_size=at_once,
         gradient_accumulation_steps=problems * group // at_once,
         num_generations=group,

@@ -1,4 +1,4 @@
-"""Models of Qwen3's shapes with random weights, and how the cases of `benchmarks/gpu.py` measure time and memory.
+"""Models of Qwen3's shapes with random weights, how the cases of `benchmarks/gpu.py` measure time and memory, and the ceilings.
 
 Nothing is fetched. A model of random weights never ends an answer by itself, so every answer has all the tokens it may have.
 """
@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -162,6 +163,39 @@ def median_seconds(work: Callable[[], Any], device: str, repeats: int) -> float:
         wait(device)
         seconds.append(time.perf_counter() - begun)
     return statistics.median(seconds[1:])
+
+
+def machine_cases(setting: Setting) -> list[str]:
+    """What the others are compared with."""
+    return ["versions", "bfloat16 matmul", "copy"]
+
+
+def machine(setting: Setting, case: str) -> Figures:
+    """Versions, and the two ceilings: a large matrix product and a large copy, both of random numbers."""
+    import platform
+
+    import torch
+    import transformers
+
+    if case == "versions":
+        name = torch.cuda.get_device_name() if setting.device != "cpu" else platform.machine()
+        kernels = ", ".join(k for k in ("flash_attn", "kernels", "liger_kernel", "vllm", "trl") if find_spec(k))
+        said = f"{name}, Python {platform.python_version()}, torch {torch.__version__}"
+        return {"note": f"{said}, transformers {transformers.__version__}; also there: {kernels or 'none'}"}
+    n = 256 if setting.tiny else 8192
+    a = torch.randn(n, n, device=setting.device, dtype=torch.bfloat16)
+    if case == "copy":
+        a = a.repeat(4, 4)
+        b = torch.empty_like(a)
+        seconds = median_seconds(lambda: b.copy_(a), setting.device, 10)
+        return {"seconds": seconds, "note": f"{2 * a.nbytes / seconds / 1e12:.3g} TB/s read and written"}
+    seconds = median_seconds(lambda: a @ a, setting.device, 20)
+    flops = 2 * n**3 / seconds
+    return {
+        "seconds": seconds,
+        "flops_per_s": flops,
+        "note": f"{flops / 1e12:.3g} TFLOP/s at {n}^3, the ceiling of MFU",
+    }
 
 
 def groups(setting: Setting, name: str, tokens: int) -> list[Any]:

@@ -80,3 +80,13 @@ def test_a_case_that_takes_its_process_along_is_a_row_and_the_next_one_runs(
     gpu.run_part("machine", Setting("cpu", True, tmp_path, time.time() + 60), results, str(python))
     assert [row["status"] for row in results.rows()] == ["ok", "failed", "ok"]
     assert results.rows()[1]["reason"] == said
+
+
+def test_the_tests_are_rows_with_what_they_found(tmp_path: Path) -> None:
+    results = gpu.Results(tmp_path / "gpu.jsonl")
+    gpu.run_tests(Setting("cpu", True, tmp_path, time.time() + 300), results, "chunks or (packed and (eager or flex))")
+    rows = {row["case"]: row for row in results.rows()}
+    assert rows.pop("all")["status"] == "ok"
+    assert [row["status"] for row in rows.values()] == ["ok", "skipped", "ok", "ok"]
+    assert rows["test_packed_rows_give_the_gradient_of_padded_ones[eager-cpu]"]["note"].startswith("off by ")
+    assert "compiled" in rows["test_packed_rows_give_the_gradient_of_padded_ones[flex_attention-cpu]"]["reason"]
