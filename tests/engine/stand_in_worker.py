@@ -53,7 +53,13 @@ def main() -> None:
     version = -1
     start, _ = read(sock)
     config = json.loads(start["config"])
-    note(did="start", pid=os.getpid(), architectures=config["architectures"], environment=list(os.environ))
+    note(
+        did="start",
+        pid=os.getpid(),
+        architectures=config["architectures"],
+        settings=start["settings"],
+        environment=dict(os.environ),
+    )
     fault("refuse")
     write(sock, {"ready": True, "room": int(os.environ.get("STAND_IN_ROOM", 1 << 20))})
     while True:
@@ -67,6 +73,9 @@ def main() -> None:
             write(sock, {"pushed": version, "missing": sorted(set(message["names"]) - set(names))})
             continue
         note(did=message["do"], prompts=message.get("prompts"))
+        if message["do"] in ("sleep", "wake"):
+            write(sock, {"ok": True})
+            continue
         for i, seeds in enumerate(message["seeds"]):
             answers = [
                 {"ids": [version + 2, seed % 7 + 2, 1], "logps": [-0.5, -1.5, -0.25], "finish": "stop"}

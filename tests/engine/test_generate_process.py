@@ -16,13 +16,12 @@ from typing import Any
 import pytest
 import torch
 from conftest import make_policy
-from transformers import Qwen3MoeConfig, Qwen3MoeForCausalLM
 
 from tossup.engine import lora
 from tossup.engine.config import LoraConfig, SamplingConfig
 from tossup.engine.generate import Sample, VllmGenerator, open_generator
 from tossup.engine.generate.draws import answer_seeds
-from tossup.engine.generate.vllm_generator import PYTHON, Limits, hub_weights
+from tossup.engine.generate.vllm_generator import PYTHON, Limits
 from tossup.engine.policy import Policy
 from tossup.records import Stop, TossupError
 
@@ -48,6 +47,9 @@ class Bench:
         generator = VllmGenerator(self.policy, SAMPLING, note=self.notes.append, command=COMMAND, limits=limits)
         self.opened.append(generator)
         return generator
+
+    def order(self) -> list[str]:
+        return [json.loads(line)["did"] for line in self.log.read_text().splitlines()]
 
     def said(self, did: str) -> list[dict[str, Any]]:
         return [entry for entry in map(json.loads, self.log.read_text().splitlines()) if entry["did"] == did]
@@ -154,8 +156,51 @@ def test_the_process_hears_nothing_of_torchrun(bench: Bench, monkeypatch: pytest
         monkeypatch.setenv(name, value)
     bench.open()
     (start,) = bench.said("start")
-    assert not outer.keys() & set(start["environment"])
+    assert not outer.keys() & start["environment"].keys()
     assert "STAND_IN_LOG" in start["environment"]
+
+
+@pytest.fixture
+def on_gpu(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> Bench:
+    """As on the second of two GPUs; the weights stay where they are, and the stand-in computes nothing."""
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3,GPU-5f")
+    bench.policy = replace(bench.policy, device=torch.device("cuda", 1))
+    return bench
+
+
+def test_on_a_gpu_it_has_that_one_alone_and_sleeps_between_waves(on_gpu: Bench) -> None:
+    generator = on_gpu.open()
+    generator.push(on_gpu.policy, 0)
+    asked(generator)
+    generator.sleep()
+    generator.sleep()
+    generator.push(on_gpu.policy, 1)
+    generator.wake()
+    assert asked(generator) == expected(1)
+    assert on_gpu.order() == ["start", "push", "generate", "sleep", "wake", "push", "generate"]
+    (start,) = on_gpu.said("start")
+    assert start["environment"]["CUDA_VISIBLE_DEVICES"] == "GPU-5f"
+    assert start["settings"]["enable_sleep_mode"]
+    assert start["settings"]["gpu_memory_utilization"] == SAMPLING.generator_memory
+    assert not start["settings"].keys() & {"enforce_eager", "block_size", "kv_cache_memory_bytes"}
+
+
+def test_one_that_dies_asleep_comes_back_awake_with_the_weights(on_gpu: Bench) -> None:
+    generator = on_gpu.open()
+    generator.push(on_gpu.policy, 4)
+    generator.sleep()
+    os.kill(on_gpu.said("start")[0]["pid"], signal.SIGKILL)
+    assert asked(generator) == expected(4)
+    assert on_gpu.order() == ["start", "push", "sleep", "start", "push", "generate"]
+
+
+def test_the_architecture_is_the_class_that_the_policy_is(bench: Bench) -> None:
+    model = bench.policy.model
+    model.config.architectures = ["SomethingForConditionalGeneration"]  # of the checkpoint that it was taken out of
+    bench.open()
+    model.__class__ = type("FSDPQwen3ForCausalLM", (type(model),), {})  # what fully_shard does
+    bench.open()
+    assert [start["architectures"] for start in bench.said("start")] == [["Qwen3ForCausalLM"]] * 2
 
 
 def test_a_process_that_is_killed_is_started_once_more_and_asked_for_the_rest(bench: Bench) -> None:
@@ -250,25 +295,3 @@ def test_without_vllm_the_error_says_what_to_install(monkeypatch: pytest.MonkeyP
 def test_temperatures_that_vllm_would_raise_are_refused(bench: Bench) -> None:
     with pytest.raises(TossupError, match="--temperature"):
         bench.open().generate(PROMPTS, 2, SEEDS, SamplingConfig(temperature=0.001))
-
-
-def test_a_mixture_of_experts_is_pushed_as_its_checkpoint_names_it() -> None:
-    config = Qwen3MoeConfig(
-        vocab_size=12,
-        hidden_size=16,
-        intermediate_size=32,
-        moe_intermediate_size=8,
-        num_experts=2,
-        num_hidden_layers=1,
-        num_attention_heads=2,
-        num_key_value_heads=1,
-        head_dim=8,
-    )
-    policy = replace(make_policy(), model=Qwen3MoeForCausalLM(config))
-    names, weights = hub_weights(policy)
-    pushed = dict(weights)
-    assert set(names) == set(pushed)
-    fused = dict(policy.weights())["model.layers.0.mlp.experts.gate_up_proj"]
-    assert torch.equal(pushed["model.layers.0.mlp.experts.1.gate_proj.weight"], fused[1, :8])
-    assert torch.equal(pushed["model.layers.0.mlp.experts.1.up_proj.weight"], fused[1, 8:])
-    assert not any("gate_up_proj" in name for name in pushed)
