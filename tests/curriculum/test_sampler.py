@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from tossup.curriculum.baselines import Mopps, Uniform
 from tossup.curriculum.belief import BeliefRule
-from tossup.curriculum.sampler import Draw, Observation, Sampler, TossUp, TossUpRule
+from tossup.curriculum.sampler import Draw, Observation, Sampler, TossUp, TossUpRule, best
 from tossup.curriculum.value import Aim, Floats
 from tossup.curriculum.watch import ALL_WRONG, MIXED
 
@@ -320,3 +320,9 @@ def test_rest_is_short_in_a_small_pool_and_never_leaves_a_step_unfilled() -> Non
     assert all(len(draws) == 8 for draws in history)
     late = [draw.index for draws in history[15:] for draw in draws]
     assert np.mean([i < 20 for i in late]) > 0.5
+
+
+@given(st.lists(st.sampled_from([0.0, 0.25, 0.5, 1.0, 2.0]), max_size=30), st.integers(0, 35))
+def test_the_best_few_are_those_that_sorting_them_all_gives(values: list[float], n: int) -> None:
+    array = np.array(values)
+    assert best(array, n).tolist() == np.argsort(-array, kind="stable")[:n].tolist()

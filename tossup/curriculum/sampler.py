@@ -184,7 +184,7 @@ class TossUp:
         order = np.argsort(-(np.where(self.watch.parked(pool), 0.0, value) + tie), kind="stable")
         scored, rest = order[:n_score], order[n_score:]
         sampled = signal_at(rng.beta(a[rest], b[rest]), self.rule.aim) * weight[rest]
-        explored = rest[np.argsort(-sampled, kind="stable")[:n_thompson]]
+        explored = rest[best(sampled, n_thompson)]
         scored, explored = pool[scored], pool[explored]
         self.steps.took(np.concatenate([scored, explored]))
         named = ((floor, "uniform"), (scored, "score"), (explored, "thompson"))
@@ -263,6 +263,13 @@ class TossUp:
             self.watch.see(i, c, n)
             self.belief.visit(i, c, n, step, blind=np.isin(i, self.steps.drawn[: self.steps.floor]))
         self.lengths.see(index, length)
+
+
+def best(values: Floats, n: int) -> Indices:
+    """Where the `n` greatest values are, the greatest first and the earlier of equals first; the rest is not sorted."""
+    at = len(values) - n
+    among = np.flatnonzero(values >= np.partition(values, at)[at]) if 0 < at < len(values) else np.arange(len(values))
+    return among[np.argsort(-values[among], kind="stable")[:n]]
 
 
 def _about(x: float, rng: np.random.Generator) -> int:

@@ -88,7 +88,7 @@ def expected_std(a: Floats, b: Floats, group_size: int) -> Floats:
         weight = weight * ((group_size - c) / (c + 1)) * (a + c) / (b + (group_size - c - 1))
         total = total + weight
         signal = signal + std[c + 1] * weight
-        if np.max(total, initial=0.0) > 1e200:
+        if total.max(initial=0.0) > 1e200:
             scale = np.where(total > 1e200, 1e-200, 1.0)
             weight, total, signal = weight * scale, total * scale, signal * scale
     expected: Floats = signal / total

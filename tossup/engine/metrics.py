@@ -49,14 +49,14 @@ class Clock:
 
     def lap(self) -> dict[str, float]:
         """The figures since the last one: each part, `time/step`, all of them, and `time/outside_share`, the share of
-        what is neither generation nor update; then begin anew.
+        what is neither generation nor update, evaluations left out of both; then begin anew.
         """
         self._charge()
-        total = sum(self.seconds.values())
-        work = sum(self.seconds.get(part, 0.0) for part in ("generate", "update", "evaluate"))
         figures = {f"time/{part}": seconds for part, seconds in sorted(self.seconds.items())}
+        total, step = sum(self.seconds.values()), sum(s for part, s in self.seconds.items() if part != "evaluate")
+        work = self.seconds.get("generate", 0.0) + self.seconds.get("update", 0.0)
         self.seconds = {}
-        return figures | {"time/step": total, "time/outside_share": 1 - work / total}
+        return figures | {"time/step": total, "time/outside_share": 1 - work / step}
 
     def _charge(self) -> None:
         now = time.perf_counter()
