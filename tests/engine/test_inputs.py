@@ -18,9 +18,10 @@ from tossup.engine.curate import curate
 from tossup.engine.evaluate import evaluate
 from tossup.engine.inputs import of_model, of_pool
 from tossup.engine.measure_config import CurateConfig, EvaluateConfig
-from tossup.engine.policy import encode_prompt, model_source
 from tossup.engine.policy import load as load_policy
+from tossup.engine.policy import model_source
 from tossup.engine.pools import open_pool
+from tossup.engine.prompts import encode_prompt
 from tossup.engine.train import train
 from tossup.records import Problem, TossupError
 
@@ -200,3 +201,23 @@ def test_a_chat_that_the_template_refuses_is_said() -> None:
     policy.tokenizer.chat_template = "{{ raise_exception('no system messages') }}"
     with pytest.raises(TossupError, match=r"problem p: .*no system messages"):
         encode_prompt(policy, Problem("p", ({"role": "system", "content": "x"},), "1"))
+
+
+THINKS = "{% for m in messages %}{{ m['content'] }}{% endfor %}{% if enable_thinking is false %}b{% endif %}{{ style }}"
+
+
+def test_options_reach_the_chat_template() -> None:
+    policy, problem = load_policy("builtin:arithmetic"), Problem("p", "a1=", "1", "exact", "d")
+
+    def shown(*template: str) -> str:
+        return str(policy.tokenizer.decode(encode_prompt(policy, problem, "none", template)))
+
+    with pytest.raises(TossupError, match=r"enable_thinking=false.* tokenizer has none"):
+        shown("enable_thinking=false")
+    policy.tokenizer.chat_template = THINKS
+    assert shown() == shown("enable_thinking=true") == "a1="
+    assert shown("enable_thinking=false") == "a1=b"
+    assert shown("enable_thinking=false", "style=a+") == "a1=ba+"
+    for bad in ("enable_thinking", "enable_thinkin=false", "thinking_budget=3"):
+        with pytest.raises(TossupError, match=f"NAME=VALUE.*{bad}"):
+            shown(bad)

@@ -15,7 +15,8 @@ from transformers import PreTrainedTokenizerFast
 from tossup.curriculum.pool import Pool
 from tossup.engine.config import TrainConfig
 from tossup.engine.inputs import Problems
-from tossup.engine.policy import Policy, encode_prompt
+from tossup.engine.policy import Policy
+from tossup.engine.prompts import encode_prompt
 from tossup.records import Problem, Prompt, TossupError
 
 BEGIN, END, THINK = 256, 257, 258

@@ -30,6 +30,11 @@ class SamplingConfig(Section):
     generator: Literal["transformers", "vllm"] = Field("transformers", description="who samples: anywhere, or faster")
     generator_memory: float = Field(0.4, gt=0, le=1, description="share of the GPU's memory that vLLM may take")
     instruction: str = Field("auto", description="text added to a chat prompt: auto (by verifier), none, or the text")
+    template: tuple[str, ...] = Field(
+        (),
+        description="an option of the chat template, such as enable_thinking=false; repeat for several",
+        json_schema_extra={"metavar": "NAME=VALUE"},
+    )
     truncated: Literal["judge", "wrong", "exclude"] = Field(
         "judge", description="an answer cut off by the limit: judged as it is, called wrong, or left out of its group"
     )

@@ -19,9 +19,10 @@ from tossup.engine.config import TrainConfig
 from tossup.engine.folder import RunFolder, default_root
 from tossup.engine.inputs import Problems, of_model
 from tossup.engine.logps import CHUNK_LOGITS, recomputed
-from tossup.engine.policy import Policy, encode_prompt, model_source
+from tossup.engine.policy import Policy, model_source
 from tossup.engine.pools import spread
 from tossup.engine.probe import REFUSALS, decoder
+from tossup.engine.prompts import encode_prompt
 from tossup.engine.step import MICRO_BATCH_TOKENS
 from tossup.records import Problem, TossupError
 
@@ -41,7 +42,8 @@ def plan(config: TrainConfig) -> dict[str, Any]:
     newest = checkpoint.latest(folder.checkpoints)
     policy = skeleton(config)
     sampled = spread(problems.pool, PROMPTS)
-    prompts = [encode_prompt(policy, problem, config.rollout.instruction) for problem in sampled]
+    said = (config.rollout.instruction, config.rollout.template)
+    prompts = [encode_prompt(policy, problem, *said) for problem in sampled]
     longest = max(map(len, prompts))
     answers = config.rollout.group_size * min(config.rollout.problems_per_step, len(problems.pool))
     return {

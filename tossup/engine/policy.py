@@ -1,4 +1,4 @@
-"""The model that is trained: loading it, and turning a problem into its prompt's tokens."""
+"""The model that is trained: what the engine knows of it, loading it, writing it."""
 
 from __future__ import annotations
 
@@ -9,24 +9,16 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from jinja2 import TemplateError
 from safetensors import SafetensorError
 from torch import Tensor
 
 from tossup.engine import arithmetic, lora
 from tossup.engine.config import LoraConfig
 from tossup.engine.probe import probe
-from tossup.records import Problem, TossupError
+from tossup.records import TossupError
 
 TINY_PARAMETERS = 5_000_000
 """Below this, one CPU thread beats many: the time goes into starting operations."""
-
-INSTRUCTIONS = {
-    "math": "Please reason step by step, and put your final answer within \\boxed{}.",
-    "code": "Answer with the complete program in one Python code block.",
-    "choice": "Please reason step by step, and put the letter of your choice within \\boxed{}.",
-}
-"""What `rollout.instruction = "auto"` adds to a chat prompt, by the problem's verifier."""
 
 
 @dataclass(frozen=True)
@@ -216,62 +208,3 @@ def set_threads(policy: Policy, threads: int) -> None:
         torch.set_num_threads(threads)
     elif sum(p.numel() for p in policy.model.parameters()) < TINY_PARAMETERS:
         torch.set_num_threads(1)
-
-
-def encode_prompt(policy: Policy, problem: Problem, instruction: str = "auto") -> tuple[int, ...]:
-    """The prompt's tokens. A model with a chat template gets chat messages, a base model the plain text.
-
-    `instruction` is added to the last message of a chat prompt: "auto" chooses by verifier, "none" adds nothing. The
-    reference answer is never part of the prompt.
-
-    Raises:
-        TossupError: the prompt is empty, or it does not fit the tokenizer's chat template, or the tokenizer not the model.
-    """
-    tokenizer, known = policy.tokenizer, policy.model.get_input_embeddings().num_embeddings
-    if tokenizer.chat_template:
-        ids = tokenizer(_chat(tokenizer, problem, instruction), add_special_tokens=False)["input_ids"]
-    elif isinstance(problem.prompt, str):
-        ids = _open_ended(policy, problem.prompt)
-    else:
-        raise TossupError(f"problem {problem.id} is a chat, but the model's tokenizer has no chat template")
-    if not ids:
-        raise TossupError(
-            f"problem {problem.id}: its prompt {problem.prompt!r:.80} is no token at all, so nothing can follow it"
-        )
-    if max(ids) >= known:
-        raise TossupError(
-            f"problem {problem.id}: the tokenizer gives token {max(ids)}, but the model knows {known} tokens: they are not of "
-            "one model"
-        )
-    return tuple(ids)
-
-
-def _open_ended(policy: Policy, prompt: str) -> list[int]:
-    """The tokens of a plain text, with what the tokenizer puts before it but without an end token that it puts behind."""
-    ids: list[int] = policy.tokenizer(prompt)["input_ids"]
-    if (
-        ids
-        and ids[-1] in policy.eos_ids
-        and policy.tokenizer(prompt, add_special_tokens=False)["input_ids"][-1:] != ids[-1:]
-    ):
-        return ids[:-1]
-    return ids
-
-
-def _chat(tokenizer: Any, problem: Problem, instruction: str) -> str:
-    """The problem as the text of a chat that waits for its answer."""
-    messages = [{"role": "user", "content": problem.prompt}]
-    if not isinstance(problem.prompt, str):
-        messages = [dict(message) for message in problem.prompt]
-    if not messages or not all(isinstance(message.get("content"), str) for message in messages):
-        raise TossupError(
-            f"problem {problem.id}: a chat is a list of messages with a role and a text as their content, got "
-            f"{problem.prompt!r:.200}"
-        )
-    added = INSTRUCTIONS.get(problem.verifier, "") if instruction == "auto" else instruction
-    if added and added != "none":
-        messages[-1]["content"] = f"{messages[-1]['content']}\n\n{added}"
-    try:
-        return str(tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True))
-    except (TemplateError, ValueError, TypeError) as e:  # for what it does not know, such as a system message
-        raise TossupError(f"problem {problem.id}: the model's chat template refuses its messages ({e})") from e

@@ -17,7 +17,8 @@ from tossup import verifiers
 from tossup.engine.config import SamplingConfig
 from tossup.engine.generate import Generator, Sample, TransformersGenerator
 from tossup.engine.generate.draws import prompt_seeds
-from tossup.engine.policy import Policy, encode_prompt
+from tossup.engine.policy import Policy
+from tossup.engine.prompts import encode_prompt
 from tossup.records import Group, Problem, Rollout, Stop, Verdict, undecided, wrong
 
 Progress = Callable[[int], None]
@@ -65,7 +66,7 @@ def sample_groups(
     generator = generator or TransformersGenerator(policy, policy_step)
     if generator.version != policy_step:
         raise ValueError(f"the generator holds the weights of step {generator.version}, not of step {policy_step}")
-    prompts = [encode_prompt(policy, problem, config.instruction) for problem in problems]
+    prompts = [encode_prompt(policy, problem, config.instruction, config.template) for problem in problems]
     with Judging(problems, config) as judging:
 
         def on_group(i: int, answers: Sequence[Sample]) -> None:
