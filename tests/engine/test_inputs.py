@@ -137,6 +137,16 @@ def test_a_folder_without_work_gives_way_to_mended_settings(tmp_path: Path, pool
         run(tmp_path / "run")
 
 
+@pytest.mark.parametrize("damage", ["", "[1]", '{"pool": '])
+def test_damaged_fingerprints_are_said(tmp_path: Path, pool: Path, damage: str) -> None:
+    run(tmp_path / "run", pool=str(pool))
+    (tmp_path / "run" / "inputs.json").write_text(damage)
+    with pytest.raises(TossupError, match=r"inputs\.json is damaged.*delete it to go on"):
+        run(tmp_path / "run", pool=str(pool))
+    (tmp_path / "run" / "inputs.json").unlink()
+    assert run(tmp_path / "run", pool=str(pool))["steps"] == 2
+
+
 def test_a_folder_of_another_command_is_named(tmp_path: Path, pool: Path) -> None:
     run(tmp_path / "run", pool=str(pool))
     config = load(EvaluateConfig, None, MEASURE | {"pool": str(pool), "out": str(tmp_path / "run")})

@@ -109,7 +109,12 @@ class RunFolder:
     def _check_inputs(self, inputs: Mapping[str, str]) -> None:
         if not self.inputs.exists():
             return
-        before = json.loads(self.inputs.read_text(encoding="utf-8"))
+        try:
+            before: dict[str, str] = dict(json.loads(self.inputs.read_text(encoding="utf-8")))
+        except (ValueError, TypeError) as e:
+            raise TossupError(
+                f"{self.inputs} is damaged ({e}); if pools and model are still those that it began with, delete it to go on"
+            ) from e
         changed = [name for name in inputs if before.get(name, inputs[name]) != inputs[name]]
         if changed:
             raise TossupError(
