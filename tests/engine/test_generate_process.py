@@ -185,13 +185,18 @@ def test_on_a_gpu_it_has_that_one_alone_and_sleeps_between_waves(on_gpu: Bench) 
     assert not start["settings"].keys() & {"enforce_eager", "block_size", "kv_cache_memory_bytes"}
 
 
-def test_one_that_dies_asleep_comes_back_awake_with_the_weights(on_gpu: Bench) -> None:
+@pytest.mark.parametrize("asleep", [True, False])
+def test_one_that_died_between_waves_comes_back_with_the_next_and_not_before(on_gpu: Bench, asleep: bool) -> None:
     generator = on_gpu.open()
     generator.push(on_gpu.policy, 4)
-    generator.sleep()
+    if asleep:
+        generator.sleep()
     os.kill(on_gpu.said("start")[0]["pid"], signal.SIGKILL)
+    generator.sleep()
+    assert len(on_gpu.said("start")) == 1
     assert asked(generator) == expected(4)
-    assert on_gpu.order() == ["start", "push", "sleep", "start", "push", "generate"]
+    assert on_gpu.order() == ["start", "push", *["sleep"] * asleep, "start", "push", "generate"]
+    assert len(on_gpu.notes) == 1
 
 
 def test_the_architecture_is_the_class_that_the_policy_is(bench: Bench) -> None:

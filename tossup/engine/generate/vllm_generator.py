@@ -173,7 +173,13 @@ class VllmGenerator:
     def sleep(self) -> None:
         """See `Generator`; on a GPU the weights wait in the host's memory and the cache is given up."""
         if self.policy.device.type == "cuda" and not self._asleep:
-            self._with_process(lambda process: _ask(process, "sleep"))
+            try:
+                if self._process is not None:
+                    _ask(self._process, "sleep")
+            except (
+                DeathError
+            ) as death:  # the next one to ask starts it again: that takes weights, and they may be sharded now
+                self._bury(str(death))
             self._asleep = True
 
     def wake(self) -> None:

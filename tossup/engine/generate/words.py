@@ -32,6 +32,8 @@ class Generator(Protocol):
     the given temperature over the whole vocabulary, with no top_p, top_k or min_p. An answer ends with one of the policy's
     end tokens, which is part of it, or at `max_new_tokens`, or where the model's context is full; a prompt that leaves no
     room in the context gets answers without a token.
+
+    The policy's weights have to be whole while anything but `sleep` and `close` is called: one that died is given them again.
     """
 
     version: int
