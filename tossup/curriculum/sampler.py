@@ -255,13 +255,15 @@ class TossUp:
         decided = np.array([o.decided for o in seen], np.float64)
         length = np.array([o.mean_tokens for o in seen], np.float64)
         judged = decided >= 2
-        self.watch.see_unjudged(index[~judged])
+        if not judged.all():
+            self.watch.see_unjudged(index[~judged])
         i, c, n = index[judged], correct[judged], decided[judged]
         if len(i):
             expected = expected_std(*self.belief.posterior(i, step), self.group_size)
             self.calibration.see(self.watch.last[i], expected, np.sqrt(c * (n - c)) / n)
             self.watch.see(i, c, n)
-            self.belief.visit(i, c, n, step, blind=np.isin(i, self.steps.drawn[: self.steps.floor]))
+            blind = (i[:, None] == self.steps.drawn[: self.steps.floor]).any(axis=1)
+            self.belief.visit(i, c, n, step, blind)
         self.lengths.see(index, length)
 
 

@@ -85,9 +85,11 @@ def expected_std(a: Floats, b: Floats, group_size: int) -> Floats:
     weight, total = np.ones_like(a), np.ones_like(a)
     signal = np.zeros_like(a)
     for c in range(group_size):
-        weight = weight * ((group_size - c) / (c + 1)) * (a + c) / (b + (group_size - c - 1))
-        total = total + weight
-        signal = signal + std[c + 1] * weight
+        weight *= (group_size - c) / (c + 1)
+        weight *= a + c
+        weight /= b + (group_size - c - 1)
+        total += weight
+        signal += std[c + 1] * weight
         if total.max(initial=0.0) > 1e200:
             scale = np.where(total > 1e200, 1e-200, 1.0)
             weight, total, signal = weight * scale, total * scale, signal * scale

@@ -63,7 +63,7 @@ class Watch:
         self.visits[index] += 1
         run = self.run[index].astype(np.int16)
         run = np.where(easy, np.maximum(run, 0) + 1, np.where(hard, np.minimum(run, 0) - 1, 0))
-        self.run[index] = np.clip(run, -100, 100)
+        self.run[index] = np.minimum(np.maximum(run, -100), 100)
         self.blank[index] = 0
         self.last[index] = np.where(mixed, MIXED, np.where(easy, ALL_RIGHT, ALL_WRONG))
         self._see_movement(index, correct / decided, mixed)
