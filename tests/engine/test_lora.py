@@ -45,6 +45,15 @@ def config(**changes: Any) -> TrainConfig:
     return TrainConfig.model_validate(settings)
 
 
+def test_beginning_an_adapter_takes_no_gpu_into_use(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a node of many, each process would take up memory on all of them."""
+    asked: list[object] = []
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 8)
+    monkeypatch.setattr(torch.cuda, "get_rng_state", lambda device: asked.append(device))
+    lora.attach(make_policy().model, "base", LoraConfig(rank=2), 0)
+    assert asked == []
+
+
 def test_a_new_adapter_changes_nothing_and_follows_from_its_seed() -> None:
     a, b, c = (make_policy() for _ in range(3))
     state = torch.random.get_rng_state()

@@ -48,7 +48,9 @@ def attach(model: Any, base: str, section: LoraConfig, seed: int) -> None:
         task_type="CAUSAL_LM",
         base_model_name_or_path=base,
     )
-    with torch.random.fork_rng():
+    with torch.random.fork_rng(
+        devices=[]
+    ):  # the model is on the CPU still, and no GPU is to be taken into use for this
         torch.manual_seed(seed)
         try:
             _inject(config, model)
