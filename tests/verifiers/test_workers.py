@@ -320,8 +320,8 @@ def test_a_pool_at_rest_has_no_process_and_goes_on_when_asked(pool):
     assert [r.result for r in pool.map([["6 * 7"]] * 4)] == [42] * 4
 
 
-def test_inside_without_waiting_no_job_is_done(pool):
-    with workers.without_waiting(), pytest.raises(workers.WouldWait):
+def test_without_waiting_no_job_is_done(pool):
+    with workers.WithoutWaiting(), pytest.raises(workers.WouldWait):
         pool.call("1")
     assert pool.call("1").result == 1
 

@@ -14,12 +14,11 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
-from dataclasses import replace
 
 from tossup.records import Problem, TossupError, Verdict, undecided
 from tossup.verifiers.cpus import default_size
 from tossup.verifiers.registry import Judge, Verifier, close, get
-from tossup.verifiers.workers import WouldWait, without_waiting
+from tossup.verifiers.workers import WithoutWaiting, WouldWait
 
 __all__ = ["Stream", "Verifier", "averify", "close", "get", "verify", "verify_many"]
 
@@ -103,7 +102,7 @@ def _at_once(problem: Problem, response: str) -> Verdict | None:
     if not get(problem.verifier).inline:
         return None
     try:
-        with without_waiting():
+        with WithoutWaiting():
             return verify(problem, response)
     except WouldWait:
         return None
@@ -123,4 +122,5 @@ def _guarded(judge: Judge, problem: Problem, response: str) -> Verdict:
         verdict = undecided(f"the {problem.verifier} verifier failed: {type(e).__name__}: {' '.join(str(e).split())}")
     if verdict.seconds:
         return verdict
-    return replace(verdict, seconds=time.perf_counter() - start)
+    # As `replace` would, in a fifth of the time: of a cheap verifier that is a good part.
+    return Verdict(verdict.ruling, verdict.reason, verdict.answer, time.perf_counter() - start)

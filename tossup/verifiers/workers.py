@@ -33,9 +33,8 @@ import os
 import threading
 import time
 import weakref
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from enum import StrEnum
@@ -71,20 +70,22 @@ class Reply:
 
 
 class WouldWait(BaseException):
-    """`call` would have to wait for a worker, inside `without_waiting`. Not an Exception, so that no judge catches it."""
+    """`call` would have to wait for a worker, inside `WithoutWaiting`. Not an Exception, so that no judge catches it."""
 
 
 _may_wait: ContextVar[bool] = ContextVar("may_wait", default=True)
 
 
-@contextmanager
-def without_waiting() -> Iterator[None]:
+class WithoutWaiting:
     """Inside, `call` raises WouldWait instead of doing its job: to try first what can be done at once."""
-    token = _may_wait.set(False)
-    try:
-        yield
-    finally:
-        _may_wait.reset(token)
+
+    __slots__ = ("_token",)
+
+    def __enter__(self) -> None:
+        self._token = _may_wait.set(False)
+
+    def __exit__(self, *_: object) -> None:
+        _may_wait.reset(self._token)
 
 
 class Workers:
@@ -132,7 +133,7 @@ class Workers:
 
         Raises:
             TossupError: the function cannot be loaded at all, or this pool is closed.
-            WouldWait: inside `without_waiting`.
+            WouldWait: inside `WithoutWaiting`.
         """
         if not _may_wait.get():
             raise WouldWait
