@@ -83,7 +83,6 @@ ARCHITECTURES: dict[str, tuple[str, dict[str, Any]]] = {
     "phi": ("phi", {}),  # its head has a bias
     "phi3": ("phi3", {"sliding_window": 6}),
     "gpt2": ("gpt2", SMALL_GPT),
-    "gpt_bigcode": ("gpt_bigcode", SMALL_GPT),
     "gpt_neox": ("gpt_neox", {}),
     "opt": ("opt", {"ffn_dim": 64, "word_embed_proj_dim": 16, "init_std": 0.3}),
     "bloom": ("bloom", {"n_layer": 2, "n_head": 4}),
@@ -111,6 +110,9 @@ ARCHITECTURES: dict[str, tuple[str, dict[str, Any]]] = {
 
 NO_PACKING = {"qwen3_next", "qwen3_5", "opt", "bloom", "gpt_oss", "llama4", "falcon_h1", "mamba2", "bart"}
 """Those that mix what stands in one row, or count its positions by themselves."""
+
+STATES_ONLY = {"mamba2"}
+"""Those whose cache is not right in every transformers that we allow; then the engine refuses to sample."""
 
 NO_PADDING = {"bart"}
 """Those that would count left padding as text."""
@@ -189,6 +191,10 @@ def sampled(policy: Policy) -> list[tuple[tuple[int, ...], Any]]:
 
 
 def test_the_sampler_s_log_probs_are_the_trainer_s(case: Case) -> None:
+    if case.name in STATES_ONLY and case.policy.unsampled:
+        with pytest.raises(TossupError, match="cannot be sampled from through its cache"):
+            TransformersGenerator(case.policy)
+        return
     assert case.policy.pads == (case.name not in NO_PADDING)
     for prompt, answer in sampled(case.policy):
         expected = by_the_model(case.policy, prompt + answer.ids, 0.8)[len(prompt) - 1 :]
