@@ -48,9 +48,7 @@ def attach(model: Any, base: str, section: LoraConfig, seed: int) -> None:
         task_type="CAUSAL_LM",
         base_model_name_or_path=base,
     )
-    with torch.random.fork_rng(
-        devices=[]
-    ):  # the model is on the CPU still, and no GPU is to be taken into use for this
+    with torch.random.fork_rng(devices=[]):  # the model is on the CPU still, and no GPU need be taken into use
         torch.manual_seed(seed)
         try:
             _inject(config, model)
