@@ -128,6 +128,14 @@ def test_a_push_that_leaves_a_tensor_out_is_refused_by_its_name(bench: Bench) ->
                 generator.push(policy, version)
 
 
+def test_experts_are_refused_on_a_cpu_where_vllm_would_keep_the_old_ones(bench: Bench) -> None:
+    layer = bench.policy.model.model.layers[0].mlp
+    layer.experts = torch.nn.ModuleList([torch.nn.Linear(2, 2)])
+    with pytest.raises(TossupError, match="experts once"):
+        bench.open().push(bench.policy, 0)
+    assert not bench.said("push")
+
+
 @pytest.mark.parametrize("tied", [False, True])
 def test_an_adapter_is_pushed_merged_and_whole(bench: Bench, tied: bool) -> None:
     if tied:

@@ -11,7 +11,7 @@ from transformers import Qwen3MoeConfig, Qwen3MoeForCausalLM
 
 from tossup.engine import lora
 from tossup.engine.config import LoraConfig
-from tossup.engine.generate.vllm_generator import hub_weights
+from tossup.engine.generate.hub import hub_weights
 
 
 @pytest.mark.parametrize("adapter", [False, True])
@@ -20,10 +20,20 @@ def test_a_plain_model_is_pushed_one_tensor_at_a_time(adapter: bool) -> None:
     own = {name for name, _ in policy.model.named_parameters()}
     if adapter:
         lora.attach(policy.model, "base", LoraConfig(rank=2), seed=0)
-    names, weights = hub_weights(policy)
+    names, tied, weights = hub_weights(policy)
     assert set(names) == own
+    assert tied == []
     assert iter(weights) is weights  # nothing is merged before it is its turn
     assert {name for name, _ in weights} == own
+
+
+def test_a_tied_head_is_known_as_such() -> None:
+    policy = make_policy()
+    policy.model.config.tie_word_embeddings = True
+    policy.model.tie_weights()
+    names, tied, _ = hub_weights(policy)
+    assert tied == ["lm_head.weight"]
+    assert {"lm_head.weight", "model.embed_tokens.weight"} <= set(names)
 
 
 def test_a_mixture_of_experts_is_pushed_as_its_checkpoint_names_it() -> None:
@@ -39,7 +49,7 @@ def test_a_mixture_of_experts_is_pushed_as_its_checkpoint_names_it() -> None:
         head_dim=8,
     )
     policy = replace(make_policy(), model=Qwen3MoeForCausalLM(config))
-    names, weights = hub_weights(policy)
+    names, _, weights = hub_weights(policy)
     pushed = dict(weights)
     assert set(names) == set(pushed)
     fused = dict(policy.weights())["model.layers.0.mlp.experts.gate_up_proj"]

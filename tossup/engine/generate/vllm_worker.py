@@ -5,7 +5,7 @@ One socket, one request at a time. A frame is two lengths, a JSON object and byt
 
     start     {config, settings}      -> {ready, room, vllm, torch}
     generate  {prompts, seeds, …}     -> {beat} now and then, {prompt, answers} for each prompt, {done, version}
-    push      {version, names}, then tensors {name, dtype, shape}, then {end}     -> {pushed, missing}
+    push      {version, names, tied}, then tensors {name, dtype, shape}, then {end}     -> {pushed, missing}
     sleep, wake                       -> {ok}
 
 An error ends the process with a traceback on stderr, which its parent keeps; so does the end of the socket, for then the
@@ -124,11 +124,11 @@ class Worker:
                 said = time.monotonic()
         write(self.sock, {"done": True, "version": self.version})
 
-    def push(self, version: int, names: Sequence[str]) -> None:
+    def push(self, version: int, names: Sequence[str], tied: Sequence[str]) -> None:
         """Take new weights as they arrive, and say which are missing."""
         received: set[str] = set()
         weights = self._arriving(received)
-        (unfilled,) = self.llm.collective_rpc(_reload, args=(weights,))
+        (unfilled,) = self.llm.collective_rpc(_reload, args=(weights, tied))
         for _ in weights:  # whatever the model had no use for must not be taken for the next request
             pass
         if not self.llm.reset_prefix_cache():
@@ -159,17 +159,20 @@ class Worker:
         write(self.sock, {"ok": True})
 
 
-def _reload(worker: Any, weights: Iterator[tuple[str, Any]]) -> set[str]:
+def _reload(worker: Any, weights: Iterator[tuple[str, Any]], tied: Sequence[str]) -> set[str]:
     """Load weights in place, and return the model's parameters that nothing was loaded into.
 
-    vLLM's `reload_weights` knows them and writes no more than a warning, so this listens to what the model answers it.
+    vLLM's `reload_weights` knows them and writes no more than a warning, so this listens to what the model answers it. Of
+    the `tied`, second names of one tensor, some models know only the first: they have no head of their own.
     """
     model = worker.get_model()
     unfilled = {name for name, _ in model.named_parameters()}
+    known = [name for name, _ in model.named_parameters(remove_duplicate=False)]
+    spare = {name for name in tied if not any(own.endswith(name) for own in known)}
     load = model.load_weights
 
     def listening(weights: Iterator[tuple[str, Any]]) -> Any:
-        loaded = load(weights)
+        loaded = load((name, tensor) for name, tensor in weights if name not in spare)
         unfilled.difference_update(unfilled if loaded is None else loaded)  # None: a model that does not keep count
         return loaded
 
@@ -203,7 +206,7 @@ def serve(sock: socket.socket) -> None:
         if kind == "generate":
             worker.generate(message)
         elif kind == "push":
-            worker.push(message["version"], message["names"])
+            worker.push(message["version"], message["names"], message["tied"])
         elif kind == "sleep":
             worker.sleep()
         elif kind == "wake":
