@@ -57,7 +57,7 @@ class Results:
 
     def add(self, part: str, case: str, status: str, **figures: Any) -> None:
         """Write a row through to the disk."""
-        row = {"part": part, "case": case, "status": status, "at": round(time.time(), 1)} | figures
+        row = {"part": part, "case": case, "status": status, "at": time.time()} | figures
         with self.path.open("a", encoding="utf-8") as file:
             file.write(json.dumps(row) + "\n")
             file.flush()
@@ -114,21 +114,23 @@ def run_part(part: str, setting: Setting, results: Results, python: str) -> None
     """Run a part's cases in processes, as many as it takes."""
     left = PARTS[part][0](setting)
     while left:
+        started = time.time()
         job = json.dumps({"part": part, "cases": left, "setting": asdict(setting) | {"work": str(setting.work)}})
         command = [python, "-m", "benchmarks.gpu", "--child", job, "--out", str(results.path)]
         with tempfile.TemporaryFile() as errors:
             process = subprocess.Popen(command, cwd=ROOT, stdout=errors, stderr=errors, env=_environment())
             how = _watch(process, part, setting, results)
             errors.seek(0)
-            said = errors.read().decode(errors="replace").strip().splitlines()
-        done = results.running(part)
-        if done is None and process.returncode == 0:
-            return
-        case = done["case"] if done else left[0]
-        results.add(
-            part, case, "failed", reason=how or f"ended with {process.returncode}: {(said or ['silently'])[-1]}"[:300]
-        )
-        left = left[left.index(case) + 1 :]
+            said = errors.read().decode(errors="replace").strip().splitlines() or ["silently"]
+        running = results.running(part)
+        rows = [row for row in results.rows() if row["part"] == part and row["at"] >= started]
+        ended = {row["case"] for row in rows} - ({running["case"]} if running else set())
+        if running or not ended:
+            case = running["case"] if running else left[0]
+            reason = how or f"ended with {process.returncode}: {said[-1]}"
+            results.add(part, case, "failed", reason=reason[:300])
+            ended.add(case)
+        left = [case for case in left if case not in ended]
 
 
 def _watch(process: subprocess.Popen[bytes], part: str, setting: Setting, results: Results) -> str:

@@ -90,3 +90,14 @@ def test_the_tests_are_rows_with_what_they_found(tmp_path: Path) -> None:
     assert [row["status"] for row in rows.values()] == ["ok", "skipped", "ok", "ok"]
     assert rows["test_packed_rows_give_the_gradient_of_padded_ones[eager-cpu]"]["note"].startswith("off by ")
     assert "compiled" in rows["test_packed_rows_give_the_gradient_of_padded_ones[flex_attention-cpu]"]["reason"]
+
+
+def test_a_process_that_ends_between_cases_is_started_again_with_the_rest(tmp_path: Path) -> None:
+    """As after an error of the device: its case is a row already, and what was done before it is not done again."""
+    python, results = tmp_path / "python", gpu.Results(tmp_path / "gpu.jsonl")
+    how = 'print(json.dumps(row | dict(status="failed")), file=out, flush=True); os._exit(1)'
+    python.write_text(STAND_IN.format(python=sys.executable, how=how))
+    python.chmod(0o755)
+    gpu.run_part("machine", Setting("cpu", True, tmp_path, time.time() + 60), results, str(python))
+    assert [row["status"] for row in results.rows()] == ["ok", "failed", "ok"]
+    assert len(results.path.read_text().splitlines()) == 6
