@@ -178,7 +178,7 @@ def run_tests(setting: Setting, results: Results, select: str = "") -> None:
     except subprocess.TimeoutExpired:
         results.add("tests", "all", "failed", reason=f"took over {limit:.0f} s")
         return
-    said = (done.stdout + done.stderr).strip().splitlines() or ["pytest said nothing"]
+    said = (done.stdout.strip() or done.stderr.strip() or "pytest said nothing").splitlines()
     results.add(
         "tests",
         "all",
