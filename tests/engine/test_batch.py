@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 import torch
-from conftest import make_group, make_policy
+from small import make_group, make_policy
 
 from tossup.engine.batch import MicroBatch, micro_batches
 from tossup.engine.config import TrainConfig

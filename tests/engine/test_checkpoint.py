@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from conftest import make_policy
+from small import make_policy
 
 from tossup.engine import checkpoint
 from tossup.engine.distributed import ALONE

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import torch
-from conftest import make_group, make_policy
+from small import make_group, make_policy
 
 from tossup.engine import checkpoint
 from tossup.engine.config import SamplingConfig, TrainConfig, load

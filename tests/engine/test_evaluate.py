@@ -10,9 +10,9 @@ from typing import Any
 
 import polars as pl
 import pytest
-from conftest import make_group
 from hypothesis import given
 from hypothesis import strategies as st
+from small import make_group
 
 from tossup.curriculum.ledger import scan_ledger
 from tossup.curriculum.pool import Pool

@@ -8,7 +8,7 @@ import dataclasses
 import numpy as np
 import pytest
 import torch
-from conftest import EOS, VOCABULARY, make_policy
+from small import EOS, VOCABULARY, make_policy
 
 from tossup.engine.config import SamplingConfig
 from tossup.engine.generate import Sample, TransformersGenerator

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 import torch
-from conftest import make_policy
+from small import make_policy
 
 from tossup.engine import lora
 from tossup.engine.config import LoraConfig, SamplingConfig
@@ -277,7 +277,7 @@ def test_the_process_does_not_outlive_a_trainer_that_is_killed(bench: Bench, tmp
     script = tmp_path / "trainer.py"
     script.write_text(
         f"import sys, time; sys.path.insert(0, {str(Path(__file__).parent)!r})\n"
-        "import torch; from conftest import make_policy\n"
+        "import torch; from small import make_policy\n"
         "from tossup.engine.generate import VllmGenerator; from tossup.engine.config import SamplingConfig\n"
         f"g = VllmGenerator(make_policy(dtype=torch.float32), SamplingConfig(), note=print, command={COMMAND!r})\n"
         "print('open', flush=True); time.sleep(600)\n"

@@ -15,8 +15,8 @@ from typing import Any
 
 import pytest
 import torch
-from conftest import EOS, PAD, VOCABULARY, make_group
 from safetensors.torch import load_file
+from small import EOS, PAD, VOCABULARY, make_group
 
 from tossup.curriculum.ledger import scan_ledger
 from tossup.engine import checkpoint

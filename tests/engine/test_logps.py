@@ -7,7 +7,7 @@ import math
 
 import pytest
 import torch
-from conftest import VOCABULARY, make_policy
+from small import VOCABULARY, make_policy
 
 from tossup.engine import logps
 from tossup.engine.logps import _chosen, logps_and_entropy, token_logps

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import torch
-from conftest import make_group, make_policy
+from small import make_group, make_policy
 
 pytest.importorskip("peft")
 

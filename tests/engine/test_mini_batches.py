@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 import torch
-from conftest import make_group, make_policy
 from hypothesis import given
 from hypothesis import strategies as st
 from safetensors.torch import load_file
+from small import make_group, make_policy
 from test_mismatch import sampled
 
 from tossup.engine.arithmetic import recipe_path

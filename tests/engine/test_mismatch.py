@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 import torch
-from conftest import make_group, make_policy
+from small import make_group, make_policy
 
 from tossup.engine.config import SamplingConfig, TrainConfig, load
 from tossup.engine.generate import TransformersGenerator

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import torch
-from conftest import VOCABULARY, make_group, make_policy
+from small import VOCABULARY, make_group, make_policy
 
 from tossup.engine.batch import MicroBatch, micro_batches
 from tossup.engine.config import TrainConfig

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 from click.testing import CliRunner
-from conftest import make_group
+from small import make_group
 
 from tossup.cli import app
 from tossup.curriculum.pool import Pool

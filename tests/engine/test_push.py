@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 import torch
-from conftest import make_policy
+from small import make_policy
 from transformers import Qwen3MoeConfig, Qwen3MoeForCausalLM
 
 from tossup.engine import lora

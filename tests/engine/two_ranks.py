@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from unittest.mock import patch
 
 import torch
-from conftest import make_group, make_policy
+from small import make_group, make_policy
 from torch import Tensor
 
 import tossup.engine.train as training
