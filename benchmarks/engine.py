@@ -141,7 +141,7 @@ def trl(case: str, steps: int, model: str, rows: list[dict[str, Any]]) -> dict[s
             return [float(c.strip() == r) for c, r in zip(completions, columns["reference"], strict=True)]
         return [wide_reward(c, m) for c, m in zip(completions, columns["mixed"], strict=True)]
 
-    class Clock(TrainerCallback):  # type: ignore[misc]
+    class Clock(TrainerCallback):
         seconds: list[float] = []  # noqa: RUF012 -- one trainer a process
 
         def on_step_begin(self, *args: Any, **kwargs: Any) -> None:

@@ -156,7 +156,8 @@ def _theirs(setting: Setting, name: str, prompts: list[tuple[int, ...]], continu
     free()
     _, group, _, limit = setting.sizes
     path = folder(setting, name)
-    model: Any = AutoModelForCausalLM.from_pretrained(path, dtype=torch.bfloat16).to(setting.device).eval()
+    model: Any = AutoModelForCausalLM.from_pretrained(path, dtype=torch.bfloat16)
+    model.to(setting.device).eval()
     settings = GenerationConfig(
         max_new_tokens=limit, do_sample=True, top_k=0, top_p=1.0, eos_token_id=1, pad_token_id=0
     )
@@ -257,7 +258,7 @@ def trl(setting: Setting, case: str) -> Figures:
     def reward(completions: list[str], reference: list[str], **_: Any) -> list[float]:
         return [float(r == "1" and sum(map(ord, c)) % 2) for c, r in zip(completions, reference, strict=True)]
 
-    class Clock(TrainerCallback):  # type: ignore[misc]
+    class Clock(TrainerCallback):
         def __init__(self) -> None:
             self.seconds: list[float] = []
 

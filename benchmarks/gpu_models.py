@@ -102,7 +102,8 @@ def folder(setting: Setting, name: str) -> Path:
         bos_token_id=None,
     )
     with torch.device(setting.device):
-        Qwen3ForCausalLM(config).to(torch.bfloat16).save_pretrained(path)
+        model: Any = Qwen3ForCausalLM(config)
+        model.to(torch.bfloat16).save_pretrained(path)
     (path / "done").touch()
     return path
 

@@ -104,7 +104,7 @@ def ours(case: Case, n: Numbers) -> tuple[Tensor, Tensor]:
         n.ref_BT,
         clip_dual=case.dual,
     ).loss
-    loss.backward()  # type: ignore[no-untyped-call]
+    loss.backward()
     assert x.grad is not None
     return loss.detach(), x.grad
 
