@@ -19,6 +19,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from tossup.curriculum import ledger
 from tossup.curriculum.ledger import scan_ledger, scan_texts
 from tossup.curriculum.pool import Pool, read_pool
 from tossup.engine import checkpoint
@@ -385,6 +386,27 @@ def test_a_part_of_the_ledger_that_cannot_be_written_stops_the_run_at_the_next_s
     (tmp_path / "elsewhere").rename(run / "ledger")
     train(config(run, save_every=2), Silent())
     assert_same_run(run, whole)
+
+
+def test_the_ledger_is_not_written_any_more_when_the_folder_is_let_go(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However the run ends: another process may take the folder from then on."""
+    write, written = ledger._write, []
+
+    def slowly(frames: Mapping[Path, pl.DataFrame]) -> None:
+        time.sleep(0.5)
+        write(frames)
+        written.extend(path.name for path in frames)
+
+    class Impatient(Silent):
+        def step(self, step: int, metrics: Mapping[str, float]) -> None:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(ledger, "_write", slowly)
+    with pytest.raises(KeyboardInterrupt):
+        train(config(tmp_path / "run", save_every=100), Impatient())
+    assert written == ["step-00000000.parquet"]
 
 
 def test_metrics_that_cannot_be_written_stop_the_run_resumably(whole: Path, tmp_path: Path) -> None:

@@ -6,7 +6,8 @@ renamed over it, so a killed writer leaves whole parts only. Appending the same 
 re-writes the step that it repeats and drops with `truncate` those that its checkpoint has not seen.
 
 A part may be written by a thread while the run goes on (`append_soon`): compressing, writing and flushing leave Python alone,
-so they cost the run nothing. One part at most is under way, and `settle` says when it is on the disk.
+so they cost the run nothing. One part at most is under way, and `settle` says when it is on the disk. Whoever calls
+`append_soon` calls `close` in the end, however it ends: until then the folder is being written.
 
 `sample` numbers the rollouts of a group from 0; `reward` is null for an undecided rollout; times are wall seconds.
 """
@@ -87,8 +88,9 @@ class Ledger:
             ValueError: a group comes with another number of fates than rollouts, or a rollout has no verdict.
             TossupError: the disk refused; the ledger is as it was.
         """
-        self.append_soon(step, entries)
+        frames = self._frames(step, entries)
         self.settle()
+        _write(frames)
 
     def append_soon(self, step: int, entries: Sequence[Entry]) -> None:
         """As `append`, but the part is on the disk only when `settle`, or the next call, has returned.
@@ -97,10 +99,7 @@ class Ledger:
             ValueError: as in `append`.
             TossupError: the disk refused the part before this one.
         """
-        answers = list(_answers(entries))
-        # Text first: a part whose rows are there always has its text.
-        frames = {self._part("text", step): _texts(self.run, step, answers)} if self.keep_text else {}
-        frames[self._part("step", step)] = _rows(self.run, step, answers)
+        frames = self._frames(step, entries)
         self.settle()
         self._under_way = self._writer.submit(_write, frames)
 
@@ -113,6 +112,10 @@ class Ledger:
         under_way, self._under_way = self._under_way, None
         if under_way is not None:
             under_way.result()
+
+    def close(self) -> None:
+        """Wait for the part under way, but do not ask what became of it: whoever leaves in order has asked `settle`."""
+        self._writer.shutdown()
 
     def truncate(self, step: int) -> None:
         """Drop the parts of this step and of all later ones, and whatever a killed writer left half-written."""
@@ -138,6 +141,12 @@ class Ledger:
         sums = self.scan().group_by("fate").agg(pl.col("response_tokens").sum()).collect()
         found = dict(sums.iter_rows())
         return {fate: int(found.get(fate.value, 0)) for fate in Fate}
+
+    def _frames(self, step: int, entries: Sequence[Entry]) -> dict[Path, pl.DataFrame]:
+        """What to write where. Text first: a part whose rows are there always has its text."""
+        answers = list(_answers(entries))
+        frames = {self._part("text", step): _texts(self.run, step, answers)} if self.keep_text else {}
+        return frames | {self._part("step", step): _rows(self.run, step, answers)}
 
     def _part(self, kind: str, step: int) -> Path:
         return self.folder / f"{kind}-{step:08d}.parquet"

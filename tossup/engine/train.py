@@ -78,7 +78,7 @@ def _lead(config: TrainConfig, watcher: Watcher, world: World) -> dict[str, Any]
     with folder.held():
         folder.start_or_resume(config, problems.fingerprints | of_model(config.model))
         run = Run(config, folder, watcher, problems, world)
-        with closing(run.learner):
+        with closing(run.ledger), closing(run.learner):  # before the folder is let go
             run.resume()
             if (result := run.result()) is None:
                 run.cut_back()
