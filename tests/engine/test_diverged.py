@@ -107,3 +107,22 @@ def test_a_fall_is_said_once_and_a_hard_start_is_none() -> None:
     said = [falls.take_level(reward) for reward in [0.5] * 20 + [0.2] * 20 + [0.0] * 30]
     assert [step for step, text in enumerate(said) if text] == [48]
     assert "where it was 50.0%" in str(said[48])
+
+
+def test_a_sampler_apart_from_the_trainer_is_said_once() -> None:
+    """The made-up log-probs of a group are those of no policy; those that the policy gives are."""
+    policy, config, progress = make_policy(), load(TrainConfig), Progress()
+    optimizer = torch.optim.AdamW(policy.model.parameters(), lr=1e-9)
+    group = make_group("1001", seed=1)
+    rows = [torch.tensor([[*r.prompt_ids, *r.response_ids]]) for r in group.rollouts]
+    with torch.no_grad():
+        logps = [policy.model(ids).logits[0, :-1].log_softmax(-1).gather(-1, ids[0, 1:, None])[:, 0] for ids in rows]
+    own = tuple(
+        dataclasses.replace(r, response_logps=tuple(logp[-len(r.response_ids) :].tolist()))
+        for r, logp in zip(group.rollouts, logps, strict=True)
+    )
+    assert progress.warnings(update(policy, optimizer, [dataclasses.replace(group, rollouts=own)], config, None)) == []
+    apart = update(policy, optimizer, [group], config, None)
+    (said,) = progress.warnings(apart)
+    assert f"{apart['mismatch/kl']:.2g} nats a token apart" in said
+    assert progress.warnings(apart) == []

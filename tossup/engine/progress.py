@@ -6,6 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
+APART = 0.05
+"""Nats a token. bfloat16 makes 1e-5 to 1e-3 of it; weights of some steps ago, or a layer left out, far more."""
+
 
 class Watcher(Protocol):
     """Whoever looks on: the command line, a notebook, a test."""
@@ -52,6 +55,23 @@ class Progress:
     level_best: float = 0.0
     fallen: bool = False
     """Whether it was said that the level is far below its best."""
+    apart: bool = False
+    """Whether it was said that sampler and trainer disagree."""
+
+    def warnings(self, figures: Mapping[str, float]) -> list[str]:
+        """What is to be said of a step, by its figures; each thing once in a run's life."""
+        found = (self.take_level(figures.get("rollout/reward")), self._take_mismatch(figures.get("mismatch/kl", 0.0)))
+        return [text for text in found if text is not None]
+
+    def _take_mismatch(self, kl: float) -> str | None:
+        if self.apart or kl < APART:
+            return None
+        self.apart = True
+        return (
+            f"warning: the sampler's log-probs and the trainer's are {kl:.2g} nats a token apart (mismatch/kl), far more than "
+            "rounding: weights that did not arrive, or an architecture that the two compute in different ways. Try "
+            "--generator transformers"
+        )
 
     def take_level(self, reward: float | None) -> str | None:
         """Note a step's share of right answers, None without a judged one; returns what is to be said of it, once.

@@ -195,7 +195,7 @@ class Run:
         p.step, p.groups = step + 1, p.groups + batch.generated_groups
         p.tokens_generated += batch.generated_tokens
         metrics = step_metrics(batch, waves.groups) | figures
-        if (warning := p.take_level(metrics.get("rollout/reward"))) is not None:
+        for warning in p.warnings(metrics):
             self.watcher.note(warning)
         if batch.nothing_left is NothingLeft.ALL_IMPOSSIBLE and p.level_best > 0:
             p.ended_by = f"collapse: no answer is right any more, where {p.level_best:.0%} were"
