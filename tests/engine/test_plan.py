@@ -113,3 +113,11 @@ def test_a_model_that_is_not_there_is_said(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     with pytest.raises(TossupError, match="empty"):
         plan(config(model=str(tmp_path / "empty")))
+
+
+def test_of_the_processes_of_torchrun_one_shows_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    for rank, says in (("0", True), ("1", False)):
+        monkeypatch.setenv("RANK", rank)
+        done = CliRunner().invoke(app, ["train", "--dry-run", "--json", "--device", "cpu"])
+        assert done.exit_code == 0
+        assert bool(done.output) is says

@@ -89,7 +89,8 @@ def command(recipe: Path | None, dry_run: bool, as_json: bool, **overrides: Any)
     config = configured(configuration.TrainConfig, recipe, given)
     console.quiet = distributed.follows()
     if dry_run:
-        _show_plan(config, as_json)
+        if not distributed.follows():
+            _show_plan(config, as_json)
         return
     with progress_bar(rate="speed") as progress:
         look = Look(progress, config.steps)

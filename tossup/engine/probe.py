@@ -152,11 +152,18 @@ def _by_halves(policy: Policy) -> bool:
 
 @contextmanager
 def _precisely(policy: Policy) -> Iterator[None]:
-    if not _by_halves(policy):
-        yield
-        return
-    with torch.autocast(policy.device.type, dtype=torch.bfloat16):
-        yield
+    """Within it, float32 is float32: some containers turn TF32 on, whose rounding looks like a fault."""
+    backends: Any = torch.backends
+    matmuls = (backends.cuda.matmul, backends.mkldnn.matmul)
+    before = [matmul.fp32_precision for matmul in matmuls]
+    try:
+        for matmul in matmuls:
+            matmul.fp32_precision = "ieee"
+        with torch.autocast(policy.device.type, dtype=torch.bfloat16, enabled=_by_halves(policy)):
+            yield
+    finally:
+        for matmul, precision in zip(matmuls, before, strict=True):
+            matmul.fp32_precision = precision
 
 
 def _name(policy: Policy) -> str:

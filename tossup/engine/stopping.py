@@ -26,7 +26,7 @@ def stop_asked(on: bool) -> Iterator[Callable[[], bool]]:
         asked.set()
         signal.signal(number, before)
 
-    before = signal.getsignal(signal.SIGTERM)
+    before = signal.getsignal(signal.SIGTERM) or signal.SIG_DFL  # None: a handler in C, which Python cannot put back
     signal.signal(signal.SIGTERM, hear)
     try:
         yield asked.is_set
