@@ -13,7 +13,6 @@ import os
 import signal
 import socket
 import sys
-import threading
 import time
 from pathlib import Path
 
@@ -25,7 +24,7 @@ assert spec is not None
 assert spec.loader is not None
 worker = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(worker)
-GONE, leave_with, read, write = worker.GONE, worker.leave_with, worker.read, worker.write
+GONE, live_with, read, write = worker.GONE, worker.live_with, worker.read, worker.write
 
 LOG, FAULT = Path(os.environ["STAND_IN_LOG"]), os.environ.get("STAND_IN_FAULT", "")
 
@@ -48,7 +47,7 @@ def fault(kind: str) -> None:
 
 
 def main() -> None:
-    threading.Thread(target=leave_with, args=[int(sys.argv[2])], daemon=True).start()
+    live_with(int(sys.argv[2]))
     sock = socket.socket(fileno=int(sys.argv[1]))
     version = -1
     start, _ = read(sock)

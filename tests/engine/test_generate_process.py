@@ -228,6 +228,14 @@ def test_a_process_that_is_killed_is_started_once_more_and_asked_for_the_rest(be
     assert "SIGKILL" in bench.notes[0]
 
 
+def test_what_a_scheduler_sends_to_all_processes_of_a_job_does_not_end_it(bench: Bench) -> None:
+    generator = bench.open()
+    generator.push(bench.policy, 1)
+    os.kill(bench.said("start")[0]["pid"], signal.SIGTERM)
+    assert asked(generator) == expected(1)
+    assert bench.notes == []
+
+
 def test_a_process_that_hangs_is_taken_for_dead_and_killed(bench: Bench) -> None:
     generator = bench.open("hang", times=1, silence_s=3.0)
     generator.push(bench.policy, 1)

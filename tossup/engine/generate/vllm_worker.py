@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import socket
 import struct
 import sys
@@ -215,8 +216,16 @@ def serve(sock: socket.socket) -> None:
             raise ValueError(f"unknown request {kind!r}")
 
 
-def leave_with(parent: int) -> None:
-    """End when the parent has, even while vLLM starts or computes."""
+def live_with(parent: int) -> None:
+    """End when the parent does, even while vLLM starts or computes, and not before.
+
+    A scheduler that wants the machine back sends SIGTERM to all processes of a job, while the parent still finishes its step.
+    """
+    signal.signal(signal.SIGTERM, lambda *_: None)  # unlike an ignored one, not handed on to what this starts
+    threading.Thread(target=_leave_with, args=[parent], daemon=True).start()
+
+
+def _leave_with(parent: int) -> None:
     while os.getppid() == parent:
         time.sleep(0.5)
     os._exit(0)
@@ -224,7 +233,7 @@ def leave_with(parent: int) -> None:
 
 def main() -> None:
     """`vllm_worker.py FD PARENT`: serve the socket that was inherited as FD, for as long as the process PARENT lives."""
-    threading.Thread(target=leave_with, args=[int(sys.argv[2])], daemon=True).start()
+    live_with(int(sys.argv[2]))
     try:
         serve(socket.socket(fileno=int(sys.argv[1])))
     except GONE:
