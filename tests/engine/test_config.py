@@ -86,6 +86,16 @@ def test_only_what_shapes_the_run_makes_another_run() -> None:
     assert digest(a) != digest(b)
 
 
+def test_a_setting_that_a_later_version_adds_names_no_other_run(tmp_path: Path) -> None:
+    class Later(TrainConfig):
+        added: int = 3
+
+    before = TrainConfig(seed=4)
+    assert digest(Later(seed=4)) == digest(before)
+    assert digest(Later(seed=4, added=5)) != digest(before)
+    assert conflicts(Later(seed=4), load(Later, write(tmp_path, to_toml(before)))) == []
+
+
 def test_every_field_says_what_it_is() -> None:
     for name, info in fields(TrainConfig):
         assert info.description, name

@@ -155,9 +155,12 @@ def shaping(config: Section) -> dict[str, Any]:
 def digest(config: Section, inputs: Mapping[str, str] | None = None) -> str:
     """Six hex digits of everything that shapes a run: all settings but those that a resumed run may change.
 
-    `inputs` are fingerprints of what the settings name (see `inputs`), where these are to count too.
+    A setting at its default is left out, so that one which a later version adds names no other run. `inputs` are fingerprints
+    of what the settings name (see `inputs`), where these are to count too.
     """
-    found = (sorted(shaping(config).items()), sorted((inputs or {}).items()))
+    usual = shaping(type(config)())
+    chosen = [(name, value) for name, value in sorted(shaping(config).items()) if value != usual[name]]
+    found = (chosen, sorted((inputs or {}).items()))
     return hashlib.sha256(repr(found).encode()).hexdigest()[:6]
 
 
