@@ -35,6 +35,12 @@ class Accuracy(NamedTuple):
     parts: dict[str, float]
     """With several samples "pass@SAMPLES"; with several datasets the mean of each, as "accuracy/DATASET"."""
 
+    @property
+    def figures(self) -> dict[str, float]:
+        """What the log shows of it."""
+        parts = {f"eval/{name}": value for name, value in self.parts.items()}
+        return {"eval/accuracy": self.mean, "eval/stderr": self.stderr} | parts
+
 
 class Sampling(Protocol):
     """`sample_groups` with a policy, wherever it runs: `Learner.sample`."""

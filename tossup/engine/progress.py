@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from tossup.curriculum.batch import Batch, NothingLeft
+
 APART = 0.05
 """Nats a token. bfloat16 makes 1e-5 to 1e-3 of it; weights of some steps ago, or a layer left out, far more."""
 
@@ -57,6 +59,23 @@ class Progress:
     """Whether it was said that the level is far below its best."""
     apart: bool = False
     """Whether it was said that sampler and trainer disagree."""
+
+    def take(self, batch: Batch) -> None:
+        """Count a step, and note why it is the last one if nothing is left to learn."""
+        self.step += 1
+        self.groups += batch.generated_groups
+        self.tokens_generated += batch.generated_tokens
+        if batch.nothing_left is NothingLeft.ALL_IMPOSSIBLE and self.level_best > 0:
+            self.ended_by = f"collapse: no answer is right any more, where {self.level_best:.0%} were"
+        elif batch.nothing_left is not None:
+            self.ended_by = f"nothing left to learn: {batch.nothing_left.value}"
+
+    def take_times(self, times: Mapping[str, float], since_start: float) -> None:
+        """Add the parts of a step, by the names of `Clock.lap`; `since_start` is of the whole run."""
+        self.seconds = since_start
+        self.seconds_generate += times.get("time/generate", 0.0)
+        self.seconds_verify += times.get("time/verify", 0.0)
+        self.seconds_update += times["time/update"]
 
     def warnings(self, figures: Mapping[str, float]) -> list[str]:
         """What is to be said of a step, by its figures; each thing once in a run's life."""

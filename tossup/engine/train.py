@@ -28,7 +28,7 @@ from typing import Any
 import torch
 
 from tossup.curriculum import atomic
-from tossup.curriculum.batch import BatchRule, NothingLeft, Pending, collect
+from tossup.curriculum.batch import BatchRule, Pending, collect
 from tossup.curriculum.ledger import Ledger
 from tossup.curriculum.sampler import Draw
 from tossup.engine import checkpoint
@@ -192,26 +192,16 @@ class Run:
             figures = self.learner.update(batch.kept, step) if batch.kept else {}
         with clock("ledger"):
             self.ledger.append_soon(step, batch.entries)
-        p.step, p.groups = step + 1, p.groups + batch.generated_groups
-        p.tokens_generated += batch.generated_tokens
         metrics = step_metrics(batch, waves.groups) | figures
         for warning in p.warnings(metrics):
             self.watcher.note(warning)
-        if batch.nothing_left is NothingLeft.ALL_IMPOSSIBLE and p.level_best > 0:
-            p.ended_by = f"collapse: no answer is right any more, where {p.level_best:.0%} were"
-        elif batch.nothing_left is not None:
-            p.ended_by = f"nothing left to learn: {batch.nothing_left.value}"
+        p.take(batch)
         every = self.config.eval.every
         if self.held_out and every and p.step % every == 0:
             with clock("evaluate"):
-                result = self._evaluate()
-            metrics |= {"eval/accuracy": result.mean, "eval/stderr": result.stderr}
-            metrics |= {f"eval/{name}": value for name, value in result.parts.items()}
+                metrics |= self._evaluate().figures
         times = clock.lap()
-        p.seconds = time.perf_counter() - self.started
-        p.seconds_generate += times.get("time/generate", 0.0)
-        p.seconds_verify += times.get("time/verify", 0.0)
-        p.seconds_update += times["time/update"]
+        p.take_times(times, since_start=time.perf_counter() - self.started)
         metrics |= times | {"tokens/total": p.tokens_generated, "seconds": p.seconds}
         self.metrics.append({"step": step} | metrics)
         if self.config.log:
