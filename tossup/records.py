@@ -166,7 +166,7 @@ class Rollout:
     generate_seconds: float = 0.0
 
     def judged(self, verdict: Verdict) -> Rollout:
-        """This rollout with its verdict."""
+        """This rollout with its verdict; as `replace` would make it, only faster."""
         return Rollout(
             self.prompt_ids,
             self.response_ids,

@@ -110,9 +110,8 @@ def save(model: Any, folder: Path, weights: dict[str, Tensor] | None = None) -> 
     prefixed = {PREFIX + name: tensor.detach().cpu().contiguous() for name, tensor in state.items()}
     save_file(prefixed, folder / "adapter_model.safetensors", metadata={"format": "pt"})
     config = model.peft_config[ADAPTER]
-    config.target_modules = sorted(
-        config.target_modules
-    )  # peft keeps a set, which is written in another order each time
+    # peft keeps a set, which would be written in another order each time.
+    config.target_modules = sorted(config.target_modules)
     config.save_pretrained(folder)
 
 

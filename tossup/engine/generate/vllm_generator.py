@@ -180,9 +180,8 @@ class VllmGenerator:
             try:
                 if self._process is not None:
                     _ask(self._process, "sleep")
-            except (
-                DeathError
-            ) as death:  # the next one to ask starts it again: that takes weights, and they may be sharded now
+            except DeathError as death:
+                # Started again by the next one to ask: that takes whole weights, and they may be sharded now.
                 self._bury(str(death))
             self._asleep = True
 
