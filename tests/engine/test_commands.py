@@ -72,6 +72,8 @@ def test_names_with_brackets_and_columns_by_name(
         (["--temperature", "nan"], "rollout.temperature"),
         (["--dtype", "float16"], "--dtype"),
         (["--lrr", "1"], "--lr"),
+        (["--pool", "a.jsonl", "--pool", "b.jsonl"], "takes one pool, got a.jsonl, b.jsonl"),
+        (["--clip-dual", "1"], "Error: update: clip_dual has to be more than 1 + clip_high (1.2)"),
         (["none.toml"], "none.toml"),
     ],
 )
@@ -79,6 +81,18 @@ def test_wrong_usage_is_2(extra: list[str], says: str, capsys: pytest.CaptureFix
     code, printed, err = run([*TRAIN, *extra], capsys)
     assert (code, printed) == (2, "")
     assert says in err
+
+
+def test_a_model_without_problems_is_2(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    recipe = tmp_path / "recipe.toml"
+    recipe.write_text('model = "some/model"\n')
+    for given in ([str(recipe)], ["--model", "some/model"]):
+        code, _, err = run(["train", *given, "--dry-run"], capsys)
+        assert code == 2
+        assert "--pool builtin:arithmetic/train" in err
+    code, _, err = run(["train", str(recipe), "--pool", str(tmp_path / "none.jsonl"), "--dry-run"], capsys)
+    assert code == 1
+    assert "none.jsonl" in err
 
 
 def test_a_recipe_with_an_unknown_setting_is_2_and_names_the_near_matches(

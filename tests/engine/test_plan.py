@@ -115,6 +115,14 @@ def test_a_model_that_is_not_there_is_said(tmp_path: Path) -> None:
         plan(config(model=str(tmp_path / "empty")))
 
 
+@pytest.mark.parametrize(
+    ("name", "says"), [("maths", "did you mean 'math'"), ("json:nope", "does not load in a worker")]
+)
+def test_a_verifier_that_is_not_there_is_said(name: str, says: str) -> None:
+    with pytest.raises(TossupError, match=says):
+        plan(config(verifier=name))
+
+
 def test_of_the_processes_of_torchrun_one_shows_it(monkeypatch: pytest.MonkeyPatch) -> None:
     for rank, says in (("0", True), ("1", False)):
         monkeypatch.setenv("RANK", rank)

@@ -38,6 +38,8 @@ def config_options(kind: type[Section]) -> list[click.Option]:
             settings["metavar"] = getattr(annotation, "__name__", "value").upper()
         if leaf in FILES:
             settings["shell_complete"] = complete_files
+        if leaf == "pool":
+            settings |= {"multiple": True, "callback": _one}
         options.append(click.Option(names, **settings))
     return options
 
@@ -48,6 +50,18 @@ def _repeated(info: Any) -> dict[str, Any]:
     if typing.get_origin(kind) is typing.Literal:
         return {"type": click.Choice(typing.get_args(kind))}
     return {"metavar": (info.json_schema_extra or {}).get("metavar", "FIELD=COLUMN")}
+
+
+def _one(ctx: click.Context, option: click.Parameter, values: tuple[str, ...]) -> str | None:
+    """The value of an option that may not be repeated, where click would take the last and drop the others unsaid."""
+    if len(values) > 1:
+        raise click.BadParameter(
+            f"takes one pool, got {', '.join(values)}: put their rows into one file with a column dataset, or give the "
+            "command once for each",
+            ctx,
+            option,
+        )
+    return values[0] if values else None
 
 
 def _help(info: Any) -> str:

@@ -33,10 +33,14 @@ def _rows(found: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     verifiers = ", ".join(f"{name} {count:,}" for name, count in found["verifiers"].items())
     yield "problems", f"{found['problems']:,} ({verifiers}); success rate known of {found['measured']:,}"
     held_out = found["held_out"]
-    yield "held-out problems", f"{sum(held_out.values()):,} in {len(held_out):,} datasets" if held_out else "none"
+    sets = f"{len(held_out):,} dataset{'s' if len(held_out) > 1 else ''}"
+    yield "held-out problems", f"{sum(held_out.values()):,} in {sets}" if held_out else "none"
     yield "longest prompt", f"{found['longest_prompt']:,} tokens; the context holds {found['context']:,}"
     if found["without_room"]:
-        yield "  no room for max_new_tokens", f"{found['without_room']:.1%} of the prompts"
+        yield (
+            "  no room for max_new_tokens",
+            f"{found['without_room']:.1%} of the prompts: there, answers end where the context does",
+        )
     most = found["tokens_per_step_at_most"]
     yield "a step", f"{found['answers_per_step']:,} answers of at most {most:,} tokens together, without refills"
     yield "parameters", f"{found['parameters']:,}, trained {found['trainable']:,}"

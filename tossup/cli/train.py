@@ -16,6 +16,9 @@ from tossup.cli.options import config_options, configured, overrides_of
 from tossup.engine import config as configuration
 from tossup.records import TossupError
 
+BUILTIN_MODEL = "builtin:arithmetic"
+"""The one model that the default pool was made for."""
+
 MOST_DATASETS = 8
 """More of them than this are left to `summary.json`."""
 
@@ -52,10 +55,12 @@ class Look:
             return
         self.line_at = now
         m: dict[str, float] = {"rollout/reward": 0.0} | dict(metrics)
+        share = m.get("rollout/unjudged", 0)
+        unjudged = f", {share:.0%} unjudged" if share else ""
         console.print(
             f"step {step:>5}  reward {m['rollout/reward']:.2f}  "
             f"groups: {m.get('rollout/effective', 0):.0%} effective, {m.get('rollout/too_easy', 0):.0%} too easy, "
-            f"{m.get('rollout/too_hard', 0):.0%} too hard  "
+            f"{m.get('rollout/too_hard', 0):.0%} too hard{unjudged}  "
             f"tokens: {m['tokens/generated']:,.0f} generated, {m['tokens/trained']:,.0f} trained  "
             f"time: {m['time/generate']:.2f} s generate, {m['time/verify']:.2f} verify, {m['time/update']:.2f} update",
             soft_wrap=True,
@@ -87,6 +92,11 @@ def command(recipe: Path | None, dry_run: bool, as_json: bool, **overrides: Any)
     if recipe is None and "model" not in given:
         recipe = arithmetic.recipe_path()
     config = configured(configuration.TrainConfig, recipe, given)
+    if config.model != BUILTIN_MODEL and "pool" not in config.model_fields_set:
+        raise click.UsageError(
+            f"which problems is {config.model} to learn from? Name them: --pool FILE or --pool hf:NAME; the built-in ones are "
+            "--pool builtin:arithmetic/train"
+        )
     console.quiet = distributed.follows()
     if dry_run:
         if not distributed.follows():

@@ -105,7 +105,7 @@ class TrainConfig(Section):
     verifier: str = Field(
         "", description="overrides the pool's verifier: math, exact, code, or package.module:function"
     )
-    steps: int = Field(100, ge=1, description="optimizer steps")
+    steps: int = Field(100, ge=1, description="training steps: each samples one batch and updates on it")
     token_budget: int = Field(0, ge=0, description="stop once so many tokens were generated; 0: no limit")
     seed: int = Field(0, ge=0, description="every random choice follows from it")
     out: str = Field("", description="run folder; empty: runs/NAME-HASH, so that the same command resumes")
@@ -214,7 +214,10 @@ def _explain(kind: type[Section], error: Any) -> str:
     """One line for one pydantic error, with near matches for an unknown key."""
     dotted = ".".join(str(part) for part in error["loc"])
     if error["type"] != "extra_forbidden":
-        return f"{dotted}: {error['msg']}, got {error['input']!r}"
+        got = (
+            "" if error["type"] == "value_error" else f", got {error['input']!r}"
+        )  # a table's own check says it itself
+        return f"{dotted}: {error['msg'].removeprefix('Value error, ')}{got}"
     known = [name for name, _ in fields(kind)]
     leaves = {name.rsplit(".", 1)[-1]: name for name in known}
     near = difflib.get_close_matches(dotted, known, n=3)

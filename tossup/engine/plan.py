@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicOutputShapeException, FakeTensorMode
 
+from tossup import verifiers
 from tossup.engine import checkpoint, lora
 from tossup.engine.config import TrainConfig
 from tossup.engine.folder import RunFolder, default_root
@@ -34,9 +35,11 @@ def plan(config: TrainConfig) -> dict[str, Any]:
     """Facts of the run: folder, problems, prompts, steps and memory, in bytes, as one rank alone needs it.
 
     Raises:
-        TossupError: as `train` before its first step: settings, pools, run folder or model cannot be used together.
+        TossupError: as `train` before its first step: settings, pools, run folder or model cannot be used together; and a
+            verifier that does not exist, or does not load in a worker.
     """
     problems = Problems.of(config)
+    _check_verifiers(problems)
     folder = RunFolder(Path(config.out) if config.out else default_root(config))
     folder.check(config, problems.fingerprints | of_model(config.model))
     newest = checkpoint.latest(folder.checkpoints)
@@ -66,6 +69,22 @@ def plan(config: TrainConfig) -> dict[str, Any]:
         "memory": memory(policy, config, longest),
         "device_memory": _device_memory(policy.device),
     }
+
+
+def _check_verifiers(problems: Problems) -> None:
+    """Ask for every verifier that the run will need; a function of the user's judges one empty answer, for it loads late.
+
+    Raises:
+        TossupError: there is no such verifier, or the function does not load.
+    """
+    pool = problems.pool
+    firsts = pool.frame.with_row_index("row").group_by("verifier", maintain_order=True).first()["row"]
+    by_name = {p.verifier: p for p in [*problems.held_out, *(pool[row] for row in firsts)]}
+    for name, problem in by_name.items():
+        if ":" in name:
+            verifiers.verify(problem, "")
+        else:
+            verifiers.get(name)
 
 
 def skeleton(config: TrainConfig) -> Policy:
