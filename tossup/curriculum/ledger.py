@@ -208,42 +208,39 @@ def _answers(entries: Sequence[Entry]) -> Iterator[_Answer]:
 
 
 def _rows(run: str, step: int, answers: Sequence[_Answer]) -> pl.DataFrame:
-    return _frame(
-        SCHEMA,
-        {
-            "run": [run] * len(answers),
-            "step": [step] * len(answers),
-            "group": [a.group.id for a in answers],
-            "dataset": [a.group.problem.dataset for a in answers],
-            "problem": [a.group.problem.id for a in answers],
-            "sample": [a.at for a in answers],
-            "ruling": [a.verdict.ruling.value for a in answers],
-            "reason": [a.verdict.reason for a in answers],
-            "reward": [a.verdict.reward if a.verdict.decided else None for a in answers],
-            "response_tokens": [len(a.rollout.response_ids) for a in answers],
-            "stop": [a.rollout.stop.value for a in answers],
-            "policy_step": [a.rollout.policy_step for a in answers],
-            "fate": [a.fate.value for a in answers],
-            "generate_seconds": [a.rollout.generate_seconds for a in answers],
-            "verify_seconds": [a.verdict.seconds for a in answers],
-            "drawn_by": [a.group.drawn_by for a in answers],
-        },
-    )
+    columns: dict[str, Sequence[object]] = {
+        "dataset": [a.group.problem.dataset for a in answers],
+        "ruling": [a.verdict.ruling.value for a in answers],
+        "reason": [a.verdict.reason for a in answers],
+        "reward": [a.verdict.reward if a.verdict.decided else None for a in answers],
+        "response_tokens": [len(a.rollout.response_ids) for a in answers],
+        "stop": [a.rollout.stop.value for a in answers],
+        "policy_step": [a.rollout.policy_step for a in answers],
+        "fate": [a.fate.value for a in answers],
+        "generate_seconds": [a.rollout.generate_seconds for a in answers],
+        "verify_seconds": [a.verdict.seconds for a in answers],
+        "drawn_by": [a.group.drawn_by for a in answers],
+    }
+    return _frame(SCHEMA, columns | _place(run, step, answers))
 
 
 def _texts(run: str, step: int, answers: Sequence[_Answer]) -> pl.DataFrame:
-    return _frame(
-        TEXT_SCHEMA,
-        {
-            "run": [run] * len(answers),
-            "step": [step] * len(answers),
-            "group": [a.group.id for a in answers],
-            "problem": [a.group.problem.id for a in answers],
-            "sample": [a.at for a in answers],
-            "text": [a.rollout.text for a in answers],
-            "answer": [a.verdict.answer for a in answers],
-        },
-    )
+    columns: dict[str, Sequence[object]] = {
+        "text": [a.rollout.text for a in answers],
+        "answer": [a.verdict.answer for a in answers],
+    }
+    return _frame(TEXT_SCHEMA, columns | _place(run, step, answers))
+
+
+def _place(run: str, step: int, answers: Sequence[_Answer]) -> dict[str, Sequence[object]]:
+    """The columns by which the two kinds of parts join."""
+    return {
+        "run": [run] * len(answers),
+        "step": [step] * len(answers),
+        "group": [a.group.id for a in answers],
+        "problem": [a.group.problem.id for a in answers],
+        "sample": [a.at for a in answers],
+    }
 
 
 def _frame(schema: pl.Schema, columns: Mapping[str, Sequence[object]]) -> pl.DataFrame:
