@@ -121,3 +121,13 @@ def test_fish_completes_with_the_script(tmp_path: Path) -> None:
     line = f"source {script}; complete -C 'tossup doc'"
     done = subprocess.run(["fish", "-c", line], env=environment, capture_output=True, text=True, check=True)
     assert [line.split()[0] for line in done.stdout.splitlines()] == ["doctor"]
+
+
+def test_a_misspelled_command_names_the_one_that_was_meant() -> None:
+    done = subprocess.run([TOSSUP, "trian"], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 2
+    assert "Did you mean 'train'?" in done.stderr
+    done = subprocess.run([TOSSUP, "zzzz"], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 2
+    assert "No such command 'zzzz'" in done.stderr
+    assert "mean" not in done.stderr

@@ -90,6 +90,9 @@ def test_a_model_without_problems_is_2(tmp_path: Path, capsys: pytest.CaptureFix
         code, _, err = run(["train", *given, "--dry-run"], capsys)
         assert code == 2
         assert "--pool builtin:arithmetic/train" in err
+    code, _, err = run(["eval", "some/model"], capsys)
+    assert code == 2
+    assert "no problems are named for some/model" in err
     code, _, err = run(["train", str(recipe), "--pool", str(tmp_path / "none.jsonl"), "--dry-run"], capsys)
     assert code == 1
     assert "none.jsonl" in err

@@ -8,6 +8,7 @@ Exit codes: 0 done, 1 failed, 2 wrong usage, 130 interrupted (and resumable wher
 
 from __future__ import annotations
 
+import difflib
 import importlib
 import os
 import signal
@@ -45,6 +46,9 @@ class LazyCommands(click.RichGroup):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Import the module of one command."""
         if cmd_name not in COMMANDS:
+            near = difflib.get_close_matches(cmd_name, COMMANDS, n=1)
+            if near and not ctx.resilient_parsing:  # completion in a shell has not been told to run anything
+                ctx.fail(f"No such command '{cmd_name}'. Did you mean '{near[0]}'?")
             return None
         command: click.Command = importlib.import_module(f"tossup.cli.{cmd_name}").command
         command.name, command.short_help = cmd_name, COMMANDS[cmd_name]

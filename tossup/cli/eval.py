@@ -11,7 +11,7 @@ from rich.table import Table
 
 from tossup.cli.console import complete_files, json_option, out, print_json, say
 from tossup.cli.measuring import shown
-from tossup.cli.options import config_options, configured, overrides_of
+from tossup.cli.options import check_pool_given, config_options, configured, overrides_of
 from tossup.engine.measure_config import EvaluateConfig
 
 
@@ -32,6 +32,7 @@ def command(model: str, as_json: bool, **overrides: Any) -> None:
     from tossup.engine.evaluate import evaluate
 
     config = configured(EvaluateConfig, None, {"model": model} | overrides_of(overrides))
+    check_pool_given(config)
     result = shown(lambda look: evaluate(config, look))
     if as_json:
         print_json(result)

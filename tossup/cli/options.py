@@ -10,9 +10,13 @@ from typing import Any
 import rich_click as click
 
 from tossup.cli.console import complete_files
-from tossup.engine.config import Config, load
+from tossup.engine.config import Config, TrainConfig, load
+from tossup.engine.measure_config import EvaluateConfig
 from tossup.engine.section import Section, fields
 from tossup.records import TossupError
+
+BUILTIN_MODEL = "builtin:arithmetic"
+"""The one model that the default pool was made for."""
 
 FILES = {"model", "pool", "eval_pool", "out", "against"}
 """Settings that may be the path of a file or a folder."""
@@ -82,3 +86,16 @@ def configured(kind: type[Config], recipe: Path | None, given: Mapping[str, Any]
         return load(kind, recipe, given)
     except TossupError as e:
         raise click.UsageError(str(e)) from e
+
+
+def check_pool_given(config: TrainConfig | EvaluateConfig) -> None:
+    """See that a model of the user's is not put to the built-in problems for want of others.
+
+    Raises:
+        UsageError: there is such a model and no pool was named.
+    """
+    if config.model != BUILTIN_MODEL and "pool" not in config.model_fields_set:
+        raise click.UsageError(
+            f"no problems are named for {config.model}: give --pool FILE or --pool hf:NAME; the built-in ones are --pool "
+            "builtin:arithmetic/train and builtin:arithmetic/heldout"
+        )

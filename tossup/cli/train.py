@@ -12,12 +12,12 @@ from rich.progress import Progress, TaskID
 from rich.table import Table
 
 from tossup.cli.console import console, json_option, out, print_json, print_undecided, progress_bar, say
-from tossup.cli.options import config_options, configured, overrides_of
+from tossup.cli.options import check_pool_given, config_options, configured, overrides_of
 from tossup.engine import config as configuration
 from tossup.records import TossupError
 
-BUILTIN_MODEL = "builtin:arithmetic"
-"""The one model that the default pool was made for."""
+CUT_OFF = 0.1
+"""From this share of answers on that end at the token limit, the line of a step says so."""
 
 MOST_DATASETS = 8
 """More of them than this are left to `summary.json`."""
@@ -57,11 +57,13 @@ class Look:
         m: dict[str, float] = {"rollout/reward": 0.0} | dict(metrics)
         share = m.get("rollout/unjudged", 0)
         unjudged = f", {share:.0%} unjudged" if share else ""
+        cut = m.get("rollout/truncated", 0)
+        cut_off = f" ({cut:.0%} of the answers cut off)" if cut >= CUT_OFF else ""
         console.print(
             f"step {step:>5}  reward {m['rollout/reward']:.2f}  "
             f"groups: {m.get('rollout/effective', 0):.0%} effective, {m.get('rollout/too_easy', 0):.0%} too easy, "
             f"{m.get('rollout/too_hard', 0):.0%} too hard{unjudged}  "
-            f"tokens: {m['tokens/generated']:,.0f} generated, {m['tokens/trained']:,.0f} trained  "
+            f"tokens: {m['tokens/generated']:,.0f} generated{cut_off}, {m['tokens/trained']:,.0f} trained  "
             f"time: {m['time/generate']:.2f} s generate, {m['time/verify']:.2f} verify, {m['time/update']:.2f} update",
             soft_wrap=True,
         )
@@ -92,11 +94,7 @@ def command(recipe: Path | None, dry_run: bool, as_json: bool, **overrides: Any)
     if recipe is None and "model" not in given:
         recipe = arithmetic.recipe_path()
     config = configured(configuration.TrainConfig, recipe, given)
-    if config.model != BUILTIN_MODEL and "pool" not in config.model_fields_set:
-        raise click.UsageError(
-            f"which problems is {config.model} to learn from? Name them: --pool FILE or --pool hf:NAME; the built-in ones are "
-            "--pool builtin:arithmetic/train"
-        )
+    check_pool_given(config)
     console.quiet = distributed.follows()
     if dry_run:
         if not distributed.follows():
@@ -107,7 +105,7 @@ def command(recipe: Path | None, dry_run: bool, as_json: bool, **overrides: Any)
         try:
             summary = train(config, look)
         except KeyboardInterrupt:
-            console.print("interrupted; the same command resumes the run where its last checkpoint is", soft_wrap=True)
+            console.print("the same command resumes the run where its last checkpoint is", soft_wrap=True)
             raise
         except OSError as e:
             raise TossupError(f"{e}; the checkpoints are safe: free what is missing and run the same command") from e
