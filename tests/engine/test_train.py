@@ -214,26 +214,38 @@ def test_two_processes_do_not_write_one_run(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("reference", "verifier", "says"),
+    ("reference", "verifier", "says", "advises"),
     [
-        ("never this", "exact", "all impossible"),
-        ("anything", "test_train:always_right", "all solved"),
-        ("anything", "test_train:broken", "verifier broken"),
+        ("never this", "exact", "all impossible", "take an easier pool"),
+        ("anything", "test_train:always_right", "all solved", "take a harder pool"),
+        ("anything", "test_train:broken", "verifier broken", "the verifier could not judge"),
     ],
 )
 def test_a_pool_with_nothing_to_learn_ends_with_the_reason(
-    tmp_path: Path, reference: str, verifier: str, says: str, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, reference: str, verifier: str, says: str, advises: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parent))
     Pool.of([Problem(f"p{i}", f"a{i}+a1=", reference, verifier, "d") for i in range(8)]).write(tmp_path / "pool.jsonl")
     small = config(
         tmp_path / "run", steps=500, pool=str(tmp_path / "pool.jsonl"), eval_pool="", curriculum__patience=20
     )
-    summary = train(small, Silent())
+    watcher = Silent()
+    summary = train(small, watcher)
     assert summary["ended_by"] == f"nothing left to learn: {says}"
+    assert advises in watcher.notes[-1]
     assert summary["wasted_share"] == 1
     assert summary["steps"] < 500
     assert train(small, Silent())["ended_by"] == summary["ended_by"]
+
+
+def test_a_run_whose_answers_are_all_cut_off_says_that_it_trained_nothing(tmp_path: Path) -> None:
+    watcher = Silent()
+    cut = config(tmp_path / "run", steps=2, eval_pool="", rollout__max_new_tokens=1, rollout__truncated="exclude")
+    assert train(cut, watcher)["tokens"]["trained"] == 0
+    assert (
+        "nothing was trained. Of 100% of the tokens, the answers were cut off: raise --max-new-tokens"
+        in watcher.notes[-1]
+    )
 
 
 def test_a_model_that_says_nothing_ends_with_the_reason(tmp_path: Path) -> None:

@@ -18,6 +18,14 @@ from tossup.records import Fate, Group, Stop, TossupError
 INFORMATIVE = [Fate.TRAINED.value, Fate.MEASURED.value, Fate.SURPLUS.value, Fate.STALE.value]
 """Fates that only rollouts of informative groups have."""
 
+ADVICE = {
+    Fate.ALL_CORRECT: "every answer to a problem was right: take a harder pool",
+    Fate.ALL_WRONG: "every answer to a problem was wrong: take an easier pool, or answers that are longer (--max-new-tokens)",
+    Fate.TRUNCATED: "the answers were cut off: raise --max-new-tokens",
+    Fate.UNDECIDED: "the verifier could not judge: undecided_reasons in summary.json says why",
+}
+"""What to do where tokens ended so. Those of informative groups (`INFORMATIVE`) only lacked a further step."""
+
 
 class Clock:
     """Where the wall time of a step goes, in seconds; a part within another counts as itself only.
@@ -174,3 +182,12 @@ def summary(ledger: Ledger, progress: Mapping[str, Any], reason: str) -> dict[st
         "seconds_update": round(progress["seconds_update"], 3),
         "peak_memory_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024,
     }
+
+
+def nothing_trained(by_fate: Mapping[str, int]) -> str | None:
+    """What is to be said of a run that generated and trained on nothing, by its tokens of each fate; else None."""
+    if by_fate[Fate.TRAINED.value] or not (total := sum(by_fate.values())):
+        return None
+    name, count = max(by_fate.items(), key=lambda item: item[1])
+    advice = ADVICE.get(Fate(name), "they had no step left to train in: raise --steps")
+    return f"warning: the model is unchanged, nothing was trained. Of {count / total:.0%} of the tokens, {advice}"

@@ -40,7 +40,7 @@ from tossup.engine.evaluate import Accuracy, accuracy
 from tossup.engine.folder import Metrics, RunFolder, default_root, write_atomically
 from tossup.engine.inputs import Problems, of_model
 from tossup.engine.learner import Learner
-from tossup.engine.metrics import Clock, check_tokens, step_metrics, summary
+from tossup.engine.metrics import Clock, check_tokens, nothing_trained, step_metrics, summary
 from tossup.engine.pools import learned, tags
 from tossup.engine.progress import Progress, Watcher
 from tossup.engine.rollouts import stream
@@ -270,6 +270,8 @@ class Run:
             "run": str(self.folder.root),
         }
         write_atomically(self.folder.summary, json.dumps(result, indent=2) + "\n")
+        if (warning := nothing_trained(result["tokens"])) is not None:
+            self.watcher.note(warning)
         return result
 
 
