@@ -131,3 +131,13 @@ def test_a_misspelled_command_names_the_one_that_was_meant() -> None:
     assert done.returncode == 2
     assert "No such command 'zzzz'" in done.stderr
     assert "mean" not in done.stderr
+
+
+def test_a_wrong_choice_names_the_right_ones_and_empty_is_taken() -> None:
+    """`--log ""` switches off what a recipe switches on; it is no name to be listed."""
+    done = subprocess.run([TOSSUP, "train", "--preset", "dap"], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 2
+    assert "is not one of 'dr_grpo', 'dapo', 'gspo', 'cispo'" in done.stderr
+    (log,) = (option for option in command("train").params if option.name == "log")
+    assert log.type.convert("", log, None) == ""
+    assert log.type.convert("wandb", log, None) == "wandb"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import typing
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +37,7 @@ def config_options(kind: type[Section]) -> list[click.Option]:
         elif typing.get_origin(annotation) is tuple:
             settings |= {"multiple": True} | _repeated(info)
         elif typing.get_origin(annotation) is typing.Literal:
-            settings["type"] = click.Choice(typing.get_args(annotation))
+            settings["type"] = _Choice(typing.get_args(annotation))
         else:
             settings["metavar"] = getattr(annotation, "__name__", "value").upper()
         if leaf in FILES:
@@ -46,6 +46,17 @@ def config_options(kind: type[Section]) -> list[click.Option]:
             settings |= {"multiple": True, "callback": _one}
         options.append(click.Option(names, **settings))
     return options
+
+
+class _Choice(click.Choice[str]):
+    """One of some names; where a setting may also be empty, that is taken without being listed as a name."""
+
+    def __init__(self, values: Sequence[str]) -> None:
+        super().__init__([value for value in values if value])
+        self.may_be_empty = "" in values
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        return "" if self.may_be_empty and value == "" else super().convert(value, param, ctx)
 
 
 def _repeated(info: Any) -> dict[str, Any]:
