@@ -157,8 +157,8 @@ def differences(a: Path, b: Path) -> list[str]:
     return found
 
 
-def _same(a: Mapping[str, torch.Tensor], b: Mapping[str, torch.Tensor]) -> bool:
-    return a.keys() == b.keys() and all(torch.equal(a[name], b[name]) for name in a)
+def _same(a: Mapping[str, torch.Tensor | float], b: Mapping[str, torch.Tensor | float]) -> bool:
+    return a.keys() == b.keys() and all(torch.equal(torch.as_tensor(a[k]), torch.as_tensor(b[k])) for k in a)
 
 
 def _timeless(value: Any) -> Any:
