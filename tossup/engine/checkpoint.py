@@ -103,9 +103,8 @@ def packed(model: Any, optimizer: torch.optim.Optimizer, world: World, folder: P
         if p.requires_grad
         for kind, value in ({"weight": p.detach()} | dict(optimizer.state.get(p, {}))).items()
     }
-    if (
-        world.size == 1
-    ):  # written as a tensor each, AdamW's counts of steps would take a third of the time of a small model
+    if world.size == 1:
+        # Written as a tensor each, AdamW's counts of steps would take a third of the time of a small model's checkpoint.
         counts = [name for name in tensors if name.startswith("step/")]
         values = torch.stack([tensors.pop(name) for name in counts]).tolist() if counts else []
         return {"tensors": tensors, "counts": dict(zip(counts, values, strict=True))}

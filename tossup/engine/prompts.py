@@ -56,13 +56,10 @@ def encode_prompt(
 def _open_ended(policy: Policy, prompt: str) -> list[int]:
     """The tokens of a plain text, with what the tokenizer puts before it but without an end token that it puts behind."""
     ids: list[int] = policy.tokenizer(prompt)["input_ids"]
-    if (
-        ids
-        and ids[-1] in policy.eos_ids
-        and policy.tokenizer(prompt, add_special_tokens=False)["input_ids"][-1:] != ids[-1:]
-    ):
-        return ids[:-1]
-    return ids
+    if not ids or ids[-1] not in policy.eos_ids:
+        return ids
+    own: list[int] = policy.tokenizer(prompt, add_special_tokens=False)["input_ids"]
+    return ids if own[-1:] == ids[-1:] else ids[:-1]
 
 
 def _options(tokenizer: Any, template: Sequence[str]) -> dict[str, Any]:
