@@ -20,7 +20,7 @@ from tossup.engine.config import TrainConfig
 from tossup.engine.folder import RunFolder, default_root
 from tossup.engine.inputs import Problems, of_model
 from tossup.engine.logps import CHUNK_LOGITS, recomputed
-from tossup.engine.policy import Policy, model_source
+from tossup.engine.policy import Policy, compute_type, model_source
 from tossup.engine.pools import spread
 from tossup.engine.probe import REFUSALS, decoder
 from tossup.engine.prompts import encode_prompt
@@ -111,8 +111,8 @@ def skeleton(config: TrainConfig) -> Policy:
         first_line = f"{type(e).__name__}: {e}".strip().splitlines()[0]
         raise TossupError(f"model {config.model!r} cannot be planned with: {first_line}") from e
     cuda = config.device.startswith("cuda") or (config.device == "auto" and torch.cuda.is_available())
-    half = config.dtype == "bfloat16" or (config.dtype == "auto" and cuda)
-    device, compute = torch.device("cuda" if cuda else "cpu"), torch.bfloat16 if half else torch.float32
+    device = torch.device("cuda" if cuda else "cpu")
+    compute = compute_type(config.dtype, device)
     return Policy(model, tokenizer, device, compute, frozenset({tokenizer.eos_token_id} - {None}), 0)
 
 

@@ -114,9 +114,7 @@ def load(
     if adapter is not None and adapter.rank:
         lora.attach(model, source, adapter, seed)
     model.to(place).eval()
-    compute = {"float32": torch.float32, "bfloat16": torch.bfloat16}.get(dtype)
-    if compute is None:
-        compute = torch.bfloat16 if place.type == "cuda" else torch.float32
+    compute = compute_type(dtype, place)
     if compute is torch.float32 and "flash" in str(model.config._attn_implementation):
         raise TossupError(
             f"{model.config._attn_implementation} computes in 16 bits only: --dtype bfloat16, or another --attention than it"
@@ -183,6 +181,12 @@ def export(policy: Policy, folder: Path, state: dict[str, Tensor] | None = None)
         raise TossupError(
             f"{folder} could not be written ({e}); every step is saved: free what is missing and run the same command"
         ) from e
+
+
+def compute_type(dtype: str, device: torch.device) -> torch.dtype:
+    """What a policy computes in by its setting: "float32", "bfloat16", or "auto", which goes by the device."""
+    named = {"float32": torch.float32, "bfloat16": torch.bfloat16}.get(dtype)
+    return named or (torch.bfloat16 if device.type == "cuda" else torch.float32)
 
 
 def _device(name: str) -> torch.device:
