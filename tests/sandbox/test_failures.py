@@ -29,8 +29,8 @@ def box(strongest: Sandbox) -> Iterator[Sandbox]:
         yield own
 
 
-def processes(box: Sandbox) -> list[int]:
-    """The ids of a sandbox's own processes: the workers and all that descends from them."""
+def children(*pids: int) -> list[int]:
+    """The ids of all that descends from these processes."""
     parents = {}
     for entry in os.listdir("/proc"):
         if entry.isdigit():
@@ -38,10 +38,16 @@ def processes(box: Sandbox) -> list[int]:
                 parents[int(entry)] = int(Path(f"/proc/{entry}/stat").read_text().rsplit(")", 1)[1].split()[1])
             except OSError:
                 continue
-    found = [w._process.pid for slot in box._slots for w in slot.workers() if w._process is not None]
+    found = list(pids)
     for pid in found:
         found += [child for child, parent in parents.items() if parent == pid]
-    return found
+    return found[len(pids) :]
+
+
+def processes(box: Sandbox) -> list[int]:
+    """The ids of a sandbox's own processes: the workers and all that descends from them."""
+    own = [w._process.pid for slot in box._slots for w in slot.workers() if w._process is not None]
+    return [*own, *children(*own)]
 
 
 def gone(pids: list[int], patience_s: float = 10) -> bool:
@@ -87,6 +93,27 @@ def test_a_worker_killed_in_the_middle_of_a_run_is_replaced_once(box: Sandbox) -
     assert result.reason == "worker died"
     assert gone(killed)
     assert box.run("print(3)").stdout == b"3\n"
+
+
+def test_a_candidate_that_had_no_core_before_its_tests_ended_is_no_failure(box: Sandbox) -> None:
+    """As on a busy machine: the worker of the candidate is held until the tests are done and the run is to stop."""
+    box.converse("pass", "pass")
+    before = processes(box)
+    candidates = box._slots[0].candidate
+    assert candidates is not None
+    assert candidates._process is not None
+    tree = [candidates._process.pid, *children(candidates._process.pid)]
+    for _ in range(3):
+        for pid in tree:
+            os.kill(pid, signal.SIGSTOP)
+        wake = threading.Timer(0.3, lambda: [os.kill(pid, signal.SIGCONT) for pid in tree])
+        wake.start()
+        talk = box.converse("pass", "import os; os.write(5, b'judged')")
+        wake.join()
+        assert (talk.tests.outcome, talk.verdict) == (Outcome.FINISHED, b"judged")
+        assert (talk.candidate.outcome, talk.candidate.reason) == (Outcome.ERROR, "stopped when the tests had ended")
+    assert processes(box) == before  # no worker was thought broken
+    assert box.run("print(1)").stdout == b"1\n"
 
 
 def test_a_missing_interpreter_is_our_failure(monkeypatch: pytest.MonkeyPatch, box: Sandbox) -> None:
@@ -184,8 +211,9 @@ def test_what_the_host_ignores_blocks_or_masks_does_not_reach_a_run() -> None:
 
 def test_closing_leaves_no_process_and_a_closed_sandbox_says_so(strongest: Sandbox) -> None:
     box = Sandbox(strongest.backend, workers=2)
-    box.run("pass")
-    box.converse("pass", "pass")
+    assert box.run("pass").outcome is Outcome.FINISHED
+    talk = box.converse("pass", "pass")
+    assert talk.tests.outcome is Outcome.FINISHED, talk
     pids = processes(box)
     assert len(pids) >= 2
     box.close()

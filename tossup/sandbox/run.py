@@ -219,8 +219,13 @@ def drive(runs: Sequence[Run], finished: Run | None = None) -> None:
 
 
 def explain(reply: Reply, limits: Limits, printed_too_much: str, stderr: bytes) -> tuple[Outcome, str]:
-    """The outcome and one line for a person, from what the zygote measured."""
-    if not reply.started:
+    """The outcome and one line for a person, from what the zygote measured.
+
+    A run that the host had stopped before it started is no failure: on a busy machine the tests of a pair can end before
+    the candidate has had a core. By its exit status it is told from one whose jail failed just then.
+    """
+    stopped = reply.killed == "stopped" and reply.exit == -signal.SIGKILL
+    if not (reply.started or stopped):
         return Outcome.INFRA, reply.message
     if printed_too_much:
         return Outcome.OUTPUT, printed_too_much
