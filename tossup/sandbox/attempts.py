@@ -101,7 +101,7 @@ def connect(family: int, address: Any) -> str:
     return f"connected to {address}"
 
 
-def signal_any(pids: list[int]) -> str:
+def signal_any(pids: set[int]) -> str:
     """The first of these processes that may be signalled."""
     reason = OSError(errno.ESRCH, "")
     for pid in pids:
@@ -130,7 +130,7 @@ def stack_memory() -> str:
 
 def attempts(host: dict[str, Any]) -> dict[str, Callable[[], object]]:
     """What is tried, by name."""
-    pids = [host["pid"], os.getppid(), 1 if os.getpid() != 1 else 2]
+    others = {host["pid"], os.getppid(), 1, 2} - {os.getpid()}  # a host that is pid 1 bears a run's own number
     return {
         "read a file of the host": lambda: read_any(host["files"]),
         "read the host's environment": lambda: foreign_environment(host["environment"]),
@@ -142,7 +142,7 @@ def attempts(host: dict[str, Any]) -> dict[str, Callable[[], object]]:
         "reach a TCP listener": lambda: connect(socket.AF_INET, host["tcp"]),
         "reach an abstract Unix socket": lambda: connect(socket.AF_UNIX, host["unix"]),
         "open a datagram socket": lambda: socket.socket(socket.AF_INET, socket.SOCK_DGRAM).close(),
-        "signal another process": lambda: signal_any(pids),
+        "signal another process": lambda: signal_any(others),
         "signal every process": lambda: os.kill(-1, signal.SIGWINCH),
         "limit another process": lambda: resource.prlimit(os.getppid() or 1, resource.RLIMIT_NOFILE),
         "become root": lambda: os.setresuid(0, 0, 0),

@@ -33,10 +33,6 @@ class MemoryFile:
         """In bytes, now."""
         return os.fstat(self._fd).st_size
 
-    def truncate(self) -> None:
-        """Empty a file that is not sealed."""
-        os.ftruncate(self._fd, 0)
-
     def close(self) -> None:
         """Give the memory back, as soon as nobody else has it open."""
         if self._fd >= 0:

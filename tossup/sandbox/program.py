@@ -48,12 +48,16 @@ class Program:
             yield self._source.fileno(), code
 
     def was_run(self, run: object, undisturbed: bool) -> None:
-        """The compiled form is there for others once the run that made it is over, unless that was killed."""
+        """The compiled form is there for others once the run that made it is over, unless that was killed.
+
+        Then the next run gets another file to leave it in: of a worker that has gone, the run may still be writing.
+        """
         with self._lock:
             if self._writer is run:
                 self._writer = None
                 if self._code is not None and not undisturbed:
-                    self._code.truncate()
+                    self._code.close()
+                    self._code = None
 
     def close(self) -> None:
         """Give the memory back."""

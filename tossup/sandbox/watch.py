@@ -3,10 +3,13 @@
 Wall time counts without what the run spent ready to run and waiting for a core, by the kernel's account. Of two programs that
 talk one waits whenever the other runs or is kept waiting: with many more jobs than cores, a pair that needs four seconds
 of CPU time each took 77 seconds, 70 of them in that queue. So each zygote tells the other how long its run was kept waiting.
+The kernel's account knows nothing of a machine or a container that stood still as a whole. Then the zygote wakes too late
+itself, and leaves that time out.
 """
 
 from __future__ import annotations
 
+import mmap
 import os
 import select
 import signal
@@ -14,7 +17,7 @@ import socket
 import struct
 import time
 
-from tossup.sandbox.child import Job
+from tossup.sandbox.child import RUNNING, Job
 from tossup.sandbox.messages import WALL_STRETCH
 
 FIRST_TICK_S, LAST_TICK_S = 0.02, 0.1
@@ -28,11 +31,11 @@ class Watch:
     """Watches one child at a time from the zygote, which the child cannot reach.
 
     `waits` is a file that two zygotes share (or -1), and `place` says which of its two numbers is ours: the seconds
-    that our run has been kept waiting.
+    that our run has been kept waiting. The first byte of `stage` says whether the program has begun.
     """
 
-    def __init__(self, control: socket.socket, host: int, waits: int, place: int) -> None:
-        self._waits, self._place = waits, place
+    def __init__(self, control: socket.socket, host: int, stage: mmap.mmap, waits: int = -1, place: int = 0) -> None:
+        self._stage, self._waits, self._place = stage, waits, place
         self._told = False
         self._poll = select.poll()
         for fd in (control.fileno(), host):
@@ -56,7 +59,7 @@ class Watch:
         pidfd = os.pidfd_open(child)
         self._poll.register(pidfd, select.POLLIN)
         killed, tick = "", FIRST_TICK_S
-        pause = tick
+        pause, now, stood_still = tick, started, 0.0
         while True:
             ready = [fd for fd, _ in self._poll.poll(1000 * pause)]
             if pidfd in ready:
@@ -64,7 +67,10 @@ class Watch:
             if ready:
                 killed = "stopped"
             else:
-                killed, cpu = self._over(child, pidfd, job, time.monotonic() - started)
+                before, now = now, time.monotonic()
+                late = now - before - pause
+                stood_still += late if late > LAST_TICK_S else 0.0
+                killed, cpu = self._over(child, pidfd, job, now - started, stood_still)
                 pause = max(SHORTEST_WAIT_S, min(tick, (job.cpu_seconds - cpu) / self._cores))
                 tick = min(LAST_TICK_S, 1.5 * tick)
             if killed:
@@ -78,8 +84,11 @@ class Watch:
             killed = "timeout_cpu"
         return os.waitstatus_to_exitcode(status), killed, cpu, time.monotonic() - started, used.ru_maxrss * 1024
 
-    def _over(self, child: int, pidfd: int, job: Job, wall: float) -> tuple[str, float]:
-        """The limit that the child has passed, or "", and its CPU seconds."""
+    def _over(self, child: int, pidfd: int, job: Job, wall: float, stood_still: float) -> tuple[str, float]:
+        """The limit that the child has passed, or "", and its CPU seconds.
+
+        A program that has not begun cannot have taken too long; the outer bound ends a child that never gets there.
+        """
         try:
             cpu = time.clock_gettime(cpu_clock(child))
         except OSError:
@@ -88,8 +97,9 @@ class Watch:
             return "timeout_cpu", cpu
         process = self._in_proc(pidfd)
         if job.paired or wall > job.wall_seconds:
-            kept_waiting = self._kept_waiting(process, job.paired)
-            if wall > job.wall_seconds * WALL_STRETCH or wall - kept_waiting > job.wall_seconds:
+            kept_waiting = self._kept_waiting(process, job.paired, stood_still)
+            too_long = self._stage[0] == RUNNING and wall - kept_waiting > job.wall_seconds
+            if too_long or wall > job.wall_seconds * WALL_STRETCH:
                 return "timeout_wall", cpu
         threads, resident = self._size(process)
         if threads > job.threads:
@@ -120,12 +130,13 @@ class Watch:
             return 0, 0  # it has just ended
         return (int(fields[17]), int(fields[21]) * os.sysconf("SC_PAGE_SIZE")) if fields else (0, 0)
 
-    def _kept_waiting(self, process: str, paired: bool) -> float:
-        """Seconds that the run was ready and had no core, and with `paired` those of the other run too."""
+    def _kept_waiting(self, process: str, paired: bool, stood_still: float) -> float:
+        """Seconds that the run was ready and had no core, or all stood still, and with `paired` those of the other run too."""
         try:
             own = int(self._read(f"{process}/schedstat").split()[1]) / 1e9 if process else 0.0
         except (OSError, IndexError):
             own = 0.0  # it has just ended, or this kernel keeps no such account
+        own = max(own, stood_still)
         if not paired or self._waits < 0:
             return own
         self._tell(own)

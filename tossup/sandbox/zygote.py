@@ -128,7 +128,8 @@ class Zygote:
         while os.open("/dev/null", os.O_RDWR | os.O_CLOEXEC) < LOW_DESCRIPTORS:
             pass
         self._control, self._host = control, host
-        self._watch = Watch(control, host, config["waits"], config["place"])
+        self._stage = mmap.mmap(-1, mmap.PAGESIZE)
+        self._watch = Watch(control, host, self._stage, config["waits"], config["place"])
         backend = config["backend"]
         in_namespaces = backend == "namespaces"
         self._pids = namespaces.PidNamespaces() if in_namespaces else None
@@ -148,7 +149,6 @@ class Zygote:
         filtered = backend != "none"
         self._jail = Jail(in_namespaces, rules, seccomp.own_part(in_namespaces) if filtered else None)
         self.layers = [name for name, on in (("landlock", rules is not None), ("seccomp", filtered)) if on]
-        self._stage = mmap.mmap(-1, mmap.PAGESIZE)
         self._last: tuple[bytes, Job, Limits] | None = None
         self._prepare_runs(filtered)
 
