@@ -66,12 +66,12 @@ for case in job["cases"]:
 
 @pytest.mark.parametrize(
     ("how", "said"),
-    [("print('a sad word'); os._exit(9)", "ended with 9: a sad word"), ("time.sleep(600)", "took over 0.5 s")],
+    [("print('a sad word'); os._exit(9)", "ended with 9: a sad word"), ("time.sleep(600)", "took over 8 s")],
 )
 def test_a_case_that_takes_its_process_along_is_a_row_and_the_next_one_runs(
     how: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(gpu, "CASE_LIMIT_S", 0.5)
+    monkeypatch.setattr(gpu, "CASE_LIMIT_S", 8.0)  # in which a Python starts on a busy machine
     python, results = tmp_path / "python", gpu.Results(tmp_path / "gpu.jsonl")
     python.write_text(
         STAND_IN.format(python=sys.executable, how=how.replace("os._exit", "sys.stdout.flush(); os._exit"))

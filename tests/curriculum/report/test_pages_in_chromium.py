@@ -27,6 +27,10 @@ FLAGS += ["--disable-component-update", "--disable-sync"]
 
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine: apt-get install chromium")
 
+PATIENCE_MS = 300_000
+"""For what a page does in a moment on a machine that has time; a browser takes longer to start."""
+expect.set_options(timeout=PATIENCE_MS)
+
 LAPTOP, PHONE = (1366, 850), (390, 844)
 
 WATCH_SHIFTS = """
@@ -40,7 +44,7 @@ WATCH_SHIFTS = """
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
     with sync_playwright() as playwright:
-        started = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
+        started = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS, timeout=PATIENCE_MS)
         yield started
         started.close()
 
@@ -51,7 +55,7 @@ def opened(
 ) -> Iterator[Page]:
     """The page when its charts are drawn. Fails on a console message, an uncaught error or a request to anywhere."""
     context = browser.new_context(viewport={"width": size[0], "height": size[1]}, color_scheme=scheme)
-    context.set_default_timeout(60_000)
+    context.set_default_timeout(PATIENCE_MS)
     page = context.new_page()
     trouble: list[str] = []
     page.on("console", lambda message: trouble.append(f"console: {message.text}"))
