@@ -1,6 +1,9 @@
 """The objectives beside TRL's, on the same numbers: value of the loss and its gradient, in float64 and float32.
 
     PYTHONPATH=. ENV/bin/python -m benchmarks.objectives          ENV: an environment with trl==1.16.0 and torch
+    PYTHONPATH=. ENV/bin/python -m benchmarks.objectives --constants tests/engine/trl_losses.json
+
+The second writes TRL's values in float64 to a file, with which `tests/engine/test_trl_losses.py` compares ours without TRL.
 
 TRL's side is TRL's own code: a `GRPOTrainer` of its own for every row, whose `_compute_loss` is called; only the method
 that would run the model is replaced, by one that returns the given log-probabilities. The batch is 4 groups of 4 with lengths
@@ -12,6 +15,8 @@ A second table shows what differs by definition: the advantages that TRL gives t
 
 from __future__ import annotations
 
+import argparse
+import json
 import tempfile
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -199,16 +204,49 @@ def overlong() -> None:
         print(f"overlong punishment, limit {limit:,}, last {cache:,}: at most {apart:.1e} apart")
 
 
+def constants(folder: Path) -> str:
+    """TRL's loss, and the length of its gradient, for every case, with all that goes in; as JSON of a line each.
+
+    Log-probs are rounded, and those of a row end with its answer, so that the file stays small.
+    """
+    from importlib.metadata import version
+
+    n = numbers(torch.float64)
+    logps, old, ref = (t.mul(1000).round().div(1000) for t in (n.logps_BT, n.old_BT, n.ref_BT))
+    n = n._replace(logps_BT=logps, old_BT=old, ref_BT=ref)
+    ragged = {
+        name: [row[:length] for row, length in zip(tensor.tolist(), n.lengths, strict=True)]
+        for name, tensor in (("logps", logps), ("old_logps", old), ("ref_logps", ref))
+    }
+    command = "python -m benchmarks.objectives --constants FILE"
+    about = f"made by `{command}`: GRPOTrainer._compute_loss of trl {version('trl')} in float64, for every case"
+    cases = []
+    for case in CASES:
+        loss, gradient = theirs(case, n, folder)
+        found = {"trl_loss": loss.item(), "trl_gradient_norm": gradient.norm().item()}
+        cases.append(case._asdict() | found)
+    given = {"about": about, "max_new_tokens": LIMIT, "advantages": n.advantages_B.tolist()} | ragged
+    lines = [f" {json.dumps(name)}: {json.dumps(value)}," for name, value in given.items()]
+    rows = ",\n".join(f"  {json.dumps(case)}" for case in cases)
+    return "\n".join(["{", *lines, ' "cases": [', rows, " ]", "}", ""])
+
+
 def main() -> None:
-    """Print the tables."""
+    """Print the tables, or write TRL's values to a file."""
     from transformers.utils import logging
 
     from benchmarks.engine import build_wide_model
 
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--constants", type=Path, help="write TRL's values to this file, and print nothing")
+    into: Path | None = parser.parse_args().constants
     logging.disable_progress_bar()
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
         build_wide_model(folder)
+        if into is not None:
+            into.write_text(constants(folder), encoding="utf-8")
+            return
         print("| objective | TRL's settings | loss | float64: difference | of gradient | float32 | of gradient |")
         print("|---|---|---|---|---|---|---|")
         for case in CASES:
