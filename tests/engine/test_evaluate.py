@@ -71,6 +71,14 @@ def test_pass_at_k_is_the_share_of_k_subsets_with_a_right_answer(problems: list[
             assert score["value"] is None
 
 
+@pytest.mark.parametrize(
+    ("problems", "correct", "low", "high"), [(24, 0, 0.0, 0.117346), (5, 4, 0.54928, 1.0), (3, 2, 0.184202, 0.815798)]
+)
+def test_problems_that_are_all_alike_do_not_make_certain(problems: int, correct: int, low: float, high: float) -> None:
+    mean = _scores(frame([4] * problems, [correct] * problems), [1])["mean"]
+    assert (mean["value"], mean["low"], mean["high"]) == (correct / 4, low, high)
+
+
 def test_an_evaluation_is_measured_once(tmp_path: Path) -> None:
     first, again = Silent(), Silent()
     result = evaluate(config(tmp_path / "e", k="1,2,4"), first)

@@ -127,6 +127,12 @@ def test_on_policy_nothing_is_clipped() -> None:
     assert parts.ratio_max == 1
 
 
+def test_a_kl_penalty_without_a_reference_is_an_error() -> None:
+    logps, mask = torch.full((1, 2), -1.5), torch.ones(1, 2).bool()
+    with pytest.raises(ValueError, match="needs the reference"):
+        policy_loss(clipped_ratio, logps, logps, torch.ones(1), torch.ones(1), mask, 0.2, 0.2, kl_beta=0.1)
+
+
 def two_log_probs() -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """The trainer's, the sampler's, and a mask; outside the mask they are absurd."""
     g = torch.Generator().manual_seed(2)

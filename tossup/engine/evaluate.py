@@ -102,7 +102,8 @@ def evaluate(config: EvaluateConfig, watcher: Watcher) -> dict[str, Any]:
     `config.model` may be a run folder: its trained model is taken. Without `config.out` the folder's name follows from the
     settings and from the content of pool and model, so that a model that was trained further is measured anew. pass@k is the
     unbiased estimate of Chen et al. (arXiv:2107.03374, equation 1) from the decided answers of each problem; problems with
-    fewer than k of them are left out of it and counted. Intervals are 90 % percentile bootstraps over problems.
+    fewer than k of them are left out of it and counted. Intervals are 90 % percentile bootstraps over problems;
+    where all have the same value, say none was solved, exact bounds.
 
     Raises:
         TossupError: the model or pool cannot be used, or a k is more than the number of samples.
@@ -167,9 +168,23 @@ def _scores(problems: pl.DataFrame, ks: Sequence[int]) -> dict[str, Any]:
 
 def _with_interval(values: Any) -> dict[str, float | None]:
     """The mean over problems with its 90 % interval; None where no problem could be judged."""
-    if len(values) == 0:
+    n = len(values)
+    if n == 0:
         return {"value": None, "low": None, "high": None}
-    rng = np.random.default_rng(0)
-    means = [values[rng.integers(len(values), size=len(values))].mean() for _ in range(RESAMPLES)]
-    low, high = np.quantile(means, [0.05, 0.95])
+    if values.min() == values.max():
+        low, high = _around_equals(values[0], n)
+    else:
+        rng = np.random.default_rng(0)
+        means = [values[rng.integers(n, size=n)].mean() for _ in range(RESAMPLES)]
+        low, high = np.quantile(means, [0.05, 0.95])
     return {"value": round(float(values.mean()), 6), "low": round(float(low), 6), "high": round(float(high), 6)}
+
+
+def _around_equals(value: float, n: int) -> tuple[float, float]:
+    """A 90 % interval for the mean where all n problems have this value, from which resampling would make no other.
+
+    Values are from 0 to 1. Were the mean above `high`, more than 1 - 0.05^(1/n) of all problems would have a higher value than
+    this one, and a draw of n would have held one in 95 of 100 cases; below `low` alike. At 0 and 1 it is Clopper-Pearson's.
+    """
+    rare = 0.05 ** (1 / n)
+    return value * rare, 1.0 - (1.0 - value) * rare

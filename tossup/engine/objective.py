@@ -173,13 +173,18 @@ def policy_loss(
     corrects for every update since sampling and for the sampler's own rounding; or they are the trainer's at the weights
     that sampled, and `trust_BT` (see `truncated_weights`) corrects for the sampler. `clip_dual` above 0 bounds the ratio of
     answers with a negative advantage, see `dual_clipped`.
+
+    Raises:
+        ValueError: there is a KL penalty and no reference.
     """
     gain = surrogate(logps_BT, old_logps_BT, advantages_B, mask_BT, clip_low, clip_high)
     gain_BT, low_BT, high_BT = dual_clipped(gain, advantages_B, clip_dual) if clip_dual > 0 else gain
     if trust_BT is not None:
         gain_BT = gain_BT * trust_BT
     kl = logps_BT.new_zeros(())
-    if kl_beta > 0 and ref_logps_BT is not None:
+    if kl_beta > 0:
+        if ref_logps_BT is None:
+            raise ValueError(f"a KL penalty of {kl_beta:g} needs the reference's log-probabilities")
         kl_BT = torch.where(mask_BT, k3(ref_logps_BT, logps_BT), 0.0)
         gain_BT = gain_BT - kl_beta * kl_BT
         kl = kl_BT.detach().sum()
