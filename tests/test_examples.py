@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import re
 import shutil
 import signal
@@ -85,9 +86,12 @@ def variables(job: Any) -> dict[str, str]:
 
 
 def free_port() -> int:
-    with socket.socket() as tried:
-        tried.bind(("127.0.0.1", 0))
-        return int(tried.getsockname()[1])
+    """One that nobody has, of those from which the system takes none for a connection that begins meanwhile."""
+    while True:
+        port = random.SystemRandom().randrange(20_000, 32_000)
+        with socket.socket() as tried, suppress(OSError):
+            tried.bind(("127.0.0.1", port))
+            return port
 
 
 @pytest.fixture
@@ -112,7 +116,7 @@ def environment(place: Path, **more: str) -> dict[str, str]:
 def slurm(place: Path, script: str, nodes: int, *options: str) -> str:
     """Run a script as sbatch would, in a job of so many nodes; returns what it printed."""
     job = {
-        "SLURM_JOB_ID": str(free_port() % 20000),
+        "SLURM_JOB_ID": str(free_port() - 20_000),  # to which the scripts add this
         "SLURM_JOB_NUM_NODES": str(nodes),
         "SLURM_JOB_NODELIST": f"localhost[1-{nodes}]",
         "SLURM_CPUS_ON_NODE": "1",

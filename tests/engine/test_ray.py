@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -106,14 +107,19 @@ def working(process: subprocess.Popen[str]) -> list[int]:
 def test_a_cluster_gives_the_rows_of_the_local_path_though_a_worker_is_killed(
     whole: tuple[pl.DataFrame, dict[str, Any]], tmp_path: Path
 ) -> None:
-    out = tmp_path / "pool.parquet"
-    process = started(out)
-    victim = until(lambda: working(process), process)[0]
-    os.kill(victim, signal.SIGKILL)
-    printed, remarks = process.communicate(timeout=WAIT_S)
-    assert process.returncode == 0, remarks
+    for attempt in range(5):  # on a busy machine the worker can be done before it is killed
+        out = tmp_path / str(attempt) / "pool.parquet"
+        out.parent.mkdir()
+        process = started(out)
+        victim = until(lambda p=process: working(p), process)[0]
+        with suppress(ProcessLookupError):
+            os.kill(victim, signal.SIGKILL)
+        printed, remarks = process.communicate(timeout=WAIT_S)
+        assert process.returncode == 0, remarks
+        if lost := "a Ray worker was lost" in remarks:
+            break
+    assert lost
     assert "2 workers" in remarks
-    assert "a Ray worker was lost" in remarks
     assert rows(out).equals(whole[0])
     report = json.loads(printed)
     for name in ("problems", "judged", "toss_ups", "tokens_generated", "datasets"):
@@ -159,8 +165,9 @@ def test_a_chunk_that_kills_its_workers_ends_the_command(tmp_path: Path) -> None
     while process.poll() is None:
         assert time.monotonic() < end
         for pid, title in below(process.pid).items():
-            if title.startswith("ray::Measurer.open") and pid not in killed:
-                os.kill(pid, signal.SIGKILL)
+            if title.startswith("ray::Measurer") and pid not in killed:
+                with suppress(ProcessLookupError):  # it has gone with the one before
+                    os.kill(pid, signal.SIGKILL)
                 killed.add(pid)
         time.sleep(0.01)
     _, remarks = process.communicate()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -19,8 +20,10 @@ needs_vllm = pytest.mark.skipif(
 def worker() -> int:
     """The newest vLLM process that this one has started; numbers of processes may have begun anew."""
 
-    def started(pid: str) -> int:
-        return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19])
-
-    children = Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
-    return int(max((p for p in children if b"vllm_worker" in Path(f"/proc/{p}/cmdline").read_bytes()), key=started))
+    found = []
+    for pid in Path(f"/proc/self/task/{os.getpid()}/children").read_text().split():
+        with suppress(OSError):  # it has just ended
+            if b"vllm_worker" in Path(f"/proc/{pid}/cmdline").read_bytes():
+                started = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19])
+                found.append((started, int(pid)))
+    return max(found)[1]
