@@ -143,7 +143,8 @@ class Learner:
             self.generator.sleep()
         figures = update(self.policy, self.optimizer, groups, self.config, self.ref, self.world, step)
         self.optimizer.zero_grad(set_to_none=True)  # generation can use their memory
-        return figures | {"update/lr": rate, "update/weight_norm": self._weight_norm()}
+        figures["update/lr"] = self.optimizer.param_groups[0]["lr"]  # as it was used, not as it was meant
+        return figures | {"update/weight_norm": self._weight_norm()}
 
     def _weight_norm(self) -> float:
         """The norm of all weights, after seeing that they are finite: what is saved from here on can be gone on with."""
