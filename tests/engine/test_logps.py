@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 
 import pytest
@@ -12,7 +13,7 @@ from small import VOCABULARY, make_policy
 from tossup.engine import logps
 from tossup.engine.logps import _chosen, logps_and_entropy, token_logps
 from tossup.engine.policy import Policy
-from tossup.engine.probe import has_plain_head
+from tossup.engine.probe import probe
 
 
 def batch() -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
@@ -52,17 +53,18 @@ def test_they_are_the_log_softmax_of_the_model_s_own_logits(policy: Policy) -> N
 
 def test_a_model_that_does_more_than_its_head_takes_the_whole_way() -> None:
     policy = make_policy()
-    assert has_plain_head(policy)
+    assert probe(policy).plain_head
     plain = value_and_gradients(policy, VOCABULARY)
     forward = policy.model.forward
 
+    @functools.wraps(forward)
     def capped(*args: object, **kwargs: object) -> object:
         out = forward(*args, **kwargs)
         out.logits = torch.tanh(out.logits)
         return out
 
     policy.model.forward = capped
-    assert not has_plain_head(policy)
+    assert not probe(policy).plain_head
     honest = value_and_gradients(dataclasses.replace(policy, plain_head=False), VOCABULARY)
     assert not torch.allclose(plain[0], honest[0])
 

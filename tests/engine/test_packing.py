@@ -17,7 +17,7 @@ from tossup.engine.distributed import World
 from tossup.engine.logps import recomputed, token_logps
 from tossup.engine.policy import Policy
 from tossup.engine.policy import load as load_policy
-from tossup.engine.probe import packs_rows_apart
+from tossup.engine.probe import probe
 from tossup.engine.step import make_optimizer, packs_rows, update
 from tossup.records import TossupError
 
@@ -96,10 +96,10 @@ def test_a_packed_row_depends_on_no_other(packing: Policy) -> None:
 def test_a_model_that_mixes_packed_rows_is_found_out() -> None:
     """Without positions the rows are one text to it, as to a recurrent layer."""
     policy = make_policy()
-    assert packs_rows_apart(policy)
+    assert probe(policy).packs
     forward = policy.model.base_model.forward
     policy.model.base_model.forward = lambda input_ids, position_ids=None, **kw: forward(input_ids=input_ids, **kw)
-    assert not packs_rows_apart(policy)
+    assert not probe(policy).packs
     assert not packs_rows(policy, "auto")
     with pytest.raises(TossupError, match="packing padded"):
         packs_rows(policy, "packed")

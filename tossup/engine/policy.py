@@ -37,8 +37,8 @@ class Policy:
     """Whether sequences that stand end to end in one row do not see each other."""
     pads: bool = True
     """Whether prompts of different lengths can be decoded as one left-padded batch."""
-    unsampled: str = ""
-    """Why answers cannot be sampled over the model's cache; empty where they can."""
+    cache_fault: str = ""
+    """What is wrong with the logits over the model's cache, so that no answer can be sampled; empty where nothing is."""
 
     def autocast(self, cast_once: bool = True) -> AbstractContextManager[object]:
         """The compute type for forward passes: float32 as it is, or automatic mixed precision.

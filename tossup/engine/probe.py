@@ -5,12 +5,17 @@ positions in a way of their own, some cannot be left-padded or continued from a 
 compared with the plain forward pass of one sequence; a model that cannot do it goes another way, or is refused before it is
 trained on numbers that are not its own.
 
+A large model's forward pass takes seconds on a CPU, so a model that can do everything makes five of few tokens: the plain
+one; two sequences packed into one row, under the head; two prompts read as a padded batch; and two steps over its cache. The
+shorter prompt is the beginning of the longer one, whose plain logits are thus those of both if the model is causal, and
+if it is not, decoding cannot agree with them. Only where something does not agree is it looked for what.
+
 The rows tried are shorter than any attention window; the rest is the model's code, which its own tests hold.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -24,10 +29,13 @@ from tossup.records import TossupError
 if TYPE_CHECKING:
     from tossup.engine.policy import Policy
 
-ROWS = ((0, 1, 2, 3, 4, 5, 6, 7), (3, 1, 2, 0))
-"""Token ids of the sequences tried, of different lengths."""
+ROW = (3, 1, 4, 2, 5, 0)
+"""Token ids of the sequence tried. What is often the padding is within it: some models number the tokens around it."""
 
-STEPS = 3
+LENGTHS = (len(ROW), 3)
+"""Of it, so many tokens from its beginning are the prompts that are decoded together."""
+
+STEPS = 2
 """Of their tokens, the last so many are appended one by one: a state may go wrong only after the first."""
 
 REFUSALS = (RuntimeError, ValueError, TypeError, IndexError, KeyError, AttributeError, AssertionError)
@@ -41,17 +49,20 @@ def probe(policy: Policy) -> Policy:
     Raises:
         TossupError: it is no causal language model, or it cannot be run.
     """
-    try:
-        with _precisely(policy):
-            _check_causal(policy)
-            plain, packs = has_plain_head(policy), packs_rows_apart(policy)
-    except REFUSALS as e:
-        raise TossupError(f"{_name(policy)} cannot be run as a causal language model: {_said(e)}") from e
     with _precisely(policy):
-        padded = _without_cache(policy, list(ROWS))
-        alone = [trouble for row in ROWS if (trouble := _without_cache(policy, [row]))] if padded else []
-    unsampled = f"{_name(policy)} cannot be sampled from through its cache: {alone[0]}" if alone else ""
-    return replace(policy, plain_head=plain, packs=packs, pads=not padded, unsampled=unsampled)
+        try:
+            expected, plain_head = _plain_and_head(policy)
+            packs = _packs_rows_apart(policy, expected, plain_head)
+            if plain_head and not packs:  # what stands under the head may be other than within the model
+                plain_head = _close(policy, _under_head(policy, {"input_ids": _ids(policy, ROW)}), expected)
+            padded = _over_cache(policy, LENGTHS, expected)
+            if padded:
+                _check_causal(policy, expected)
+        except REFUSALS as e:
+            raise TossupError(f"{_name(policy)} cannot be run as a causal language model: {_said(e)}") from e
+        alone = [trouble for n in LENGTHS if (trouble := _over_cache(policy, (n,), expected))] if padded else []
+    fault = f"{_name(policy)} cannot be sampled from through its cache: {alone[0]}" if alone else ""
+    return replace(policy, plain_head=plain_head, packs=packs, pads=not padded, cache_fault=fault)
 
 
 def decoder(model: Any) -> Any:
@@ -60,49 +71,75 @@ def decoder(model: Any) -> Any:
     return inner if inner is not model else model.get_decoder()
 
 
-def has_plain_head(policy: Policy) -> bool:
-    """Whether logits are the head of the last hidden states: some models cap or scale them, each in a way of its own."""
-    model, ids = policy.model, _ids(policy, [ROWS[0]])
+@contextmanager
+def seen_at_head(model: Any) -> Iterator[dict[str, Tensor]]:
+    """What passes through the model within it leave here: the decoder's "last" hidden states, what the output head was "given"
+    and its "out"; nothing of what the model does not have or does not call.
+    """
+    seen: dict[str, Tensor] = {}
+
+    def of_decoder(_: Any, __: Any, out: Any) -> None:
+        if (last := getattr(out, "last_hidden_state", None)) is not None:
+            seen["last"] = last
+
+    def of_head(_: Any, given: tuple[Tensor, ...], out: Tensor) -> None:
+        seen["given"], seen["out"] = given[0], out
+
     head, under = model.get_output_embeddings(), decoder(model)
-    if head is None or under is model:
-        return False
-    hidden = getattr(under(input_ids=ids, use_cache=False), "last_hidden_state", None)
-    return (
-        hidden is not None
-        and hidden.shape[-1] == getattr(head, "in_features", hidden.shape[-1])
-        and (torch.equal(head(hidden), model(input_ids=ids, use_cache=False).logits))
-    )
+    there = head is not None and under is not model
+    hooks = [under.register_forward_hook(of_decoder), head.register_forward_hook(of_head)] if there else []
+    try:
+        yield seen
+    finally:
+        for hook in hooks:
+            hook.remove()
 
 
-def packs_rows_apart(policy: Policy) -> bool:
-    """Try it on two sequences that begin alike: attention may look across, and other kinds of layers do not know the border."""
-    first, second = _ids(policy, [ROWS[0][::-1]]), _ids(policy, [ROWS[0]])
-    positions = torch.arange(first.shape[1], device=policy.device).repeat(2)[None]
+def _plain_and_head(policy: Policy) -> tuple[Tensor, bool]:
+    """The logits of the row by itself, [T, V], what everything else has to agree with; and whether they are the output head of
+    the last hidden states and nothing more: some models cap or scale them, each in a way of its own.
+    """
+    with seen_at_head(policy.model) as seen:
+        logits = _plain(policy, ROW)
+    if "out" not in seen or not torch.equal(seen["out"][0], logits):
+        return logits, False
+    last = seen["last"] if "last" in seen else _hidden(policy, {"input_ids": _ids(policy, ROW)})
+    return logits, last is not None and last.shape == seen["given"].shape and torch.equal(last, seen["given"])
+
+
+def _packs_rows_apart(policy: Policy, expected: Tensor, plain_head: bool) -> bool:
+    """Try it on two sequences: attention may look across, and other kinds of layers do not know the border."""
+    first, second = ROW[:2:-1], ROW[:4]
+    positions = torch.tensor([[*range(len(first)), *range(len(second))]], device=policy.device)
     if getattr(policy.model.config.get_text_config(), "attention_chunk_size", None):
         return False  # its chunks are counted from the start of the row, which is too short here to show it
+    inputs = {"input_ids": _ids(policy, first + second), "position_ids": positions}
     try:
-        packed = policy.model(input_ids=torch.cat([first, second], 1), position_ids=positions, use_cache=False).logits
+        got = _under_head(policy, inputs) if plain_head else policy.model(**inputs, use_cache=False).logits[0]
     except REFUSALS:
         return False
-    return _close(policy, packed[:, first.shape[1] :], _plain(policy, ROWS[0]))
+    return _close(policy, got[len(first) :], expected[: len(second)])
 
 
-def _check_causal(policy: Policy) -> None:
-    *head, last = ROWS[0]
-    if not _close(policy, _plain(policy, (*head, last - 1))[:, :-1], _plain(policy, ROWS[0])[:, :-1]):
+def _check_causal(policy: Policy, expected: Tensor) -> None:
+    *before, last = ROW
+    if not _close(policy, _plain(policy, (*before, last - 1))[:-1], expected[:-1]):
         raise TossupError(
             f"{_name(policy)} is no causal language model: what follows a token changes its log-prob, so training on them "
             "would be training on nonsense"
         )
 
 
-def _without_cache(policy: Policy, rows: Sequence[Sequence[int]]) -> str:
-    """What is wrong with decoding these rows as one left-padded batch over a cache; nothing, where it is as without."""
-    width, n = max(len(row) for row in rows), len(rows)
-    attention = torch.tensor([[0] * (width - len(row)) + [1] * len(row) for row in rows], device=policy.device)
-    ids = torch.tensor([[policy.pad_id] * (width - len(row)) + _fit(policy, row) for row in rows], device=policy.device)
+def _over_cache(policy: Policy, lengths: Sequence[int], expected: Tensor) -> str:
+    """What is wrong with decoding prompts of these lengths as one left-padded batch over a cache; nothing, where it is as
+    without.
+    """
+    width, n = max(lengths), len(lengths)
+    attention = torch.tensor([[0] * (width - k) + [1] * k for k in lengths], device=policy.device)
+    padded = [[policy.pad_id] * (width - k) + _fit(policy, ROW[:k]) for k in lengths]
+    ids = torch.tensor(padded, device=policy.device)
     positions = (attention.cumsum(1) - 1).clamp(min=0)
-    plain = torch.stack([_plain(policy, row)[0, -STEPS - 1 :] for row in rows], 1)  # after each step, of each row
+    plain = torch.stack([expected[k - STEPS - 1 : k] for k in lengths], 1)  # after each step, of each row
     read = width - STEPS
     order = torch.arange(n, device=policy.device).flip(0).repeat_interleave(2)
     try:
@@ -124,12 +161,21 @@ def _without_cache(policy: Policy, rows: Sequence[Sequence[int]]) -> str:
 
 
 def _plain(policy: Policy, row: Sequence[int]) -> Tensor:
-    """The logits of one sequence by itself, [1, T, V]: what everything else has to agree with."""
-    return policy.model(input_ids=_ids(policy, [row]), use_cache=False).logits  # type: ignore[no-any-return]
+    """The logits of one sequence by itself, [T, V]."""
+    return policy.model(input_ids=_ids(policy, row), use_cache=False).logits[0]  # type: ignore[no-any-return]
 
 
-def _ids(policy: Policy, rows: Sequence[Sequence[int]]) -> Tensor:
-    return torch.tensor([_fit(policy, row) for row in rows], device=policy.device)
+def _hidden(policy: Policy, inputs: Mapping[str, Tensor]) -> Tensor | None:
+    return getattr(decoder(policy.model)(**inputs, use_cache=False), "last_hidden_state", None)
+
+
+def _under_head(policy: Policy, inputs: Mapping[str, Tensor]) -> Tensor:
+    """The logits as the trainer computes them where there is nothing beside the head, [T, V]."""
+    return policy.model.get_output_embeddings()(_hidden(policy, inputs))[0]  # type: ignore[no-any-return]
+
+
+def _ids(policy: Policy, row: Sequence[int]) -> Tensor:
+    return torch.tensor([_fit(policy, row)], device=policy.device)
 
 
 def _fit(policy: Policy, row: Sequence[int]) -> list[int]:

@@ -40,8 +40,8 @@ class TransformersGenerator:
     """
 
     def __init__(self, policy: Policy, version: int = 0) -> None:
-        if policy.unsampled:
-            raise TossupError(f"{policy.unsampled}; --generator vllm may know the model")
+        if policy.cache_fault:
+            raise TossupError(f"{policy.cache_fault}; --generator vllm may know the model")
         self.policy, self.version = policy, version
 
     def generate(
@@ -155,7 +155,7 @@ def _decode(
     for step in range(max(limits)):
         if step % BLOCK == 0:
             uniform_SB = torch.from_numpy(uniforms(seeds, step, BLOCK)).to(policy.device)
-        token_B, logp_B = _pick(logits_BV, uniform_SB[step % BLOCK, live], temperature)
+        token_B, logp_B = pick(logits_BV, uniform_SB[step % BLOCK, live], temperature)
         sampled_ids[step, live] = token_B
         sampled_logps[step, live] = logp_B
         end = torch.isin(token_B, eos)
@@ -181,7 +181,7 @@ def _decode(
     ]
 
 
-def _pick(logits_BV: Tensor, uniform_B: Tensor, temperature: float) -> tuple[Tensor, Tensor]:
+def pick(logits_BV: Tensor, uniform_B: Tensor, temperature: float) -> tuple[Tensor, Tensor]:
     """The token of each row at its number in [0, 1), and the token's log-probability."""
     if not logits_BV.amax().isfinite():
         raise TossupError(not_finite(temperature))
