@@ -73,7 +73,8 @@ def update(
                 ]
             own[i] = [p.own_BT for p in passes]
             norm = torch.nn.utils.clip_grad_norm_(policy.trainable().values(), cfg.max_grad_norm)
-            sums = _sums(passes, world) | {"grad_norm": float(getattr(norm, "full_tensor", lambda norm=norm: norm)())}
+            sums = _totals([p.parts._asdict() | {"entropy": p.entropy} for p in passes], world)
+            sums |= {"grad_norm": float(getattr(norm, "full_tensor", lambda norm=norm: norm)())}
             if not taken:
                 figures = _mismatch(part, own[i], world)
             _check_finite(figures | _figures([sums]))
@@ -160,12 +161,12 @@ def _pass(
         mb.advantages_B,
         mb.weights_B,
         mb.mask_BT,
-        cfg.clip_low,
-        cfg.clip_high,
-        cfg.kl_beta,
-        ref_logps_BT,
-        truncated_weights(own_BT, mb.old_logps_BT, mb.mask_BT, cfg.tis_cap) if corrected else None,
-        cfg.clip_dual,
+        clip_low=cfg.clip_low,
+        clip_high=cfg.clip_high,
+        clip_dual=cfg.clip_dual,
+        kl_beta=cfg.kl_beta,
+        ref_logps_BT=ref_logps_BT,
+        trust_BT=truncated_weights(own_BT, mb.old_logps_BT, mb.mask_BT, cfg.tis_cap) if corrected else None,
     )
     parts.loss.backward()  # type: ignore[no-untyped-call]
     return Pass(parts._replace(loss=parts.loss.detach()), entropy, own_BT)
@@ -186,13 +187,15 @@ def _reference_logps(policy: Policy, mb: MicroBatch, config: TrainConfig, ref: P
     return _logps(ref, mb, config, packed)
 
 
-def _sums(passes: Sequence[Pass], world: World) -> dict[str, float]:
-    """Of one optimizer step, over the micro-batches of all processes: sums over tokens, and the largest ratio."""
-    found = [p.parts._asdict() | {"entropy": p.entropy} for p in passes]
-    largest = max(world.gather(max(parts.pop("ratio_max").item() for parts in found)))
+def _totals(found: Sequence[dict[str, Tensor]], world: World) -> dict[str, float]:
+    """Over the micro-batches of all processes: sums over tokens, and of "ratio_max" the largest.
+
+    They are read off the device at once, since every read waits until it has done all that it was asked.
+    """
     table = torch.stack([torch.stack([value.double() for value in parts.values()]) for parts in found])
-    sums = world.sums(table.sum(0).tolist())  # read at once: every read waits for the GPU
-    return dict(zip(found[0], sums, strict=True)) | {"max_ratio": largest}
+    sums, largest = torch.stack([table.sum(0), table.amax(0)]).tolist()
+    totals = dict(zip(found[0], world.sums(sums), strict=True))
+    return totals | {"ratio_max": max(world.gather(largest[list(found[0]).index("ratio_max")]))}
 
 
 def _figures(taken: Sequence[dict[str, float]]) -> dict[str, float]:
@@ -210,7 +213,7 @@ def _figures(taken: Sequence[dict[str, float]]) -> dict[str, float]:
         "update/clip_ratio_high": total["high"] / n,
         "update/kl": total["kl"] / n,
         "update/approx_kl": total["moved"] / n,
-        "update/max_ratio": max(sums["max_ratio"] for sums in taken),
+        "update/max_ratio": max(sums["ratio_max"] for sums in taken),
         "update/optimizer_steps": len(taken),
     }
 
@@ -226,9 +229,15 @@ def _mismatch(part: Sequence[MicroBatch], own: Sequence[Tensor | None], world: W
         for own_BT, mb in zip(own, part, strict=True)
         if own_BT is not None
     ]
-    kl, ratio, n = world.sums([sum(getattr(m, name).item() for m in found) for name in ("kl", "ratio", "tokens")])
-    largest = max(world.gather(max(m.ratio_max.item() for m in found)))
-    return {"mismatch/kl": kl / n, "mismatch/mean_ratio": ratio / n, "mismatch/max_ratio": largest} if n else {}
+    totals = _totals([m._asdict() for m in found], world)
+    n = totals["tokens"]
+    if n == 0:
+        return {}
+    return {
+        "mismatch/kl": totals["kl"] / n,
+        "mismatch/mean_ratio": totals["ratio"] / n,
+        "mismatch/max_ratio": totals["ratio_max"],
+    }
 
 
 def _check_finite(figures: dict[str, float]) -> None:
