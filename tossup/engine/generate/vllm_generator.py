@@ -115,12 +115,7 @@ class VllmGenerator:
         def ask(process: Process) -> None:
             rows = [i for i in range(len(prompts)) if i not in answers]
             if rows:
-                longest = max(len(prompts[i]) + limits[i] for i in rows)
-                if longest > self._room:
-                    raise TossupError(
-                        f"vLLM has room for {self._room} tokens of a prompt and its answer, and up to {longest} are asked "
-                        f"for: raise --generator-memory ({self.sampling.generator_memory:g}), or lower --max-new-tokens"
-                    )
+                self._check_room(max(len(prompts[i]) + limits[i] for i in rows))
                 process.send(
                     {
                         "do": "generate",
@@ -136,6 +131,13 @@ class VllmGenerator:
         self.wake()
         self._with_process(ask)
         return [answers[i] for i in range(len(prompts))]
+
+    def _check_room(self, longest: int) -> None:
+        if longest > self._room:
+            raise TossupError(
+                f"vLLM has room for {self._room} tokens of a prompt and its answer, and up to {longest} are asked "
+                f"for: raise --generator-memory ({self.sampling.generator_memory:g}), or lower --max-new-tokens"
+            )
 
     def _collect(self, process: Process, rows: Sequence[int], temperature: float, hand_over: OnGroup) -> None:
         begun = time.perf_counter()
