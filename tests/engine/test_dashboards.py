@@ -74,11 +74,13 @@ def test_tensorboard_shows_what_metrics_jsonl_holds(tmp_path: Path) -> None:
 def test_wandb_writes_offline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WANDB_MODE", "offline")
     monkeypatch.setenv("WANDB_SILENT", "true")
+    for patience in ("WANDB_X_SERVICE_WAIT", "WANDB_INIT_TIMEOUT"):  # seconds for its own process to start
+        monkeypatch.setenv(patience, "300")
     run = tmp_path / "run"
     train(config(run, steps=2, eval_pool="", log="wandb"), Silent())
     (recorded,) = run.glob("wandb/offline-run-*/run-run.wandb")
     content = b""
-    for _ in range(600):  # wandb's own process flushes the file; how soon is its business
+    for _ in range(3000):  # wandb's own process flushes the file; how soon is its business
         content = recorded.read_bytes()
         if b"update/loss" in content:
             break
