@@ -66,7 +66,8 @@ def done(process: subprocess.Popen[bytes]) -> bytes:
 
 
 def figures(run: Path) -> list[dict[str, float]]:
-    return [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    """The lines that are whole: another may just be written."""
+    return [json.loads(line) for line in (run / "metrics.jsonl").read_text().split("\n")[:-1]]
 
 
 def rollouts(run: Path) -> pl.DataFrame:
