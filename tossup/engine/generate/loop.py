@@ -7,7 +7,7 @@ rows have ended, then the batch is compacted. Answers come back in the order of 
 A token is the inverse of the distribution's cumulative sum at a number that belongs to the answer and the position alone
 (`draws`), so how the batch was cut changes nothing but the rounding of its logits.
 
-Shapes: B rows of a batch (prompt-major, G to a prompt), V vocabulary.
+Shapes: B rows of a batch (prompt-major, G to a prompt), S positions in an answer, V vocabulary.
 """
 
 from __future__ import annotations
@@ -130,7 +130,6 @@ def _decode(
     """Decode one batch: G answers to each prompt, prompt-major; `seeds` has one seed an answer."""
     temperature = sampling.temperature
     width = max(len(p) for p in prompts)
-    rows = len(prompts) * group_size
     limits = [min(sampling.max_new_tokens, policy.context - len(p)) for p in prompts for _ in range(group_size)]
     batch = Cached(policy.model)
     attention = torch.tensor([[0] * (width - len(p)) + [1] * len(p) for p in prompts], device=policy.device)
@@ -145,24 +144,13 @@ def _decode(
     attention = attention.repeat_interleave(group_size, dim=0)
     position_B = attention.sum(1)
 
-    eos = torch.tensor(sorted(policy.eos_ids), device=policy.device)
-    limit_B = torch.tensor(limits, device=policy.device)
-    sampled_ids = torch.full((max(limits), rows), policy.pad_id, device=policy.device)
-    sampled_logps = torch.zeros((max(limits), rows), device=policy.device)
-    length_B = torch.zeros(rows, dtype=torch.long, device=policy.device)  # 0 while the answer runs
-    ended_B = torch.zeros(rows, dtype=torch.bool, device=policy.device)
-    live = torch.arange(rows, device=policy.device)  # which answer each row of the running batch is
+    answers = _Answers(limits, policy)
+    live = torch.arange(len(limits), device=policy.device)  # which answer each row of the running batch is
     for step in range(max(limits)):
         if step % BLOCK == 0:
             uniform_SB = torch.from_numpy(uniforms(seeds, step, BLOCK)).to(policy.device)
         token_B, logp_B = pick(logits_BV, uniform_SB[step % BLOCK, live], temperature)
-        sampled_ids[step, live] = token_B
-        sampled_logps[step, live] = logp_B
-        end = torch.isin(token_B, eos)
-        now = (end | (step + 1 >= limit_B[live])) & (length_B[live] == 0)
-        length_B[live[now]] = step + 1
-        ended_B[live[now & end]] = True
-        running = (length_B[live] == 0).nonzero()[:, 0]
+        running = answers.add(step, live, token_B, logp_B)
         if len(running) == 0:
             break
         if 2 * len(running) <= len(live):
@@ -173,12 +161,38 @@ def _decode(
         logits_BV = forward(token_B[:, None], position_B[:, None])
         # A row that has ended may fill its context while others run; its next tokens are nobody's.
         position_B = (position_B + 1).clamp(max=policy.context - 1)
+    return answers.all()
 
-    all_ids, all_logps = sampled_ids.T.tolist(), sampled_logps.T.tolist()
-    return [
-        (tuple(all_ids[b][:n]), tuple(all_logps[b][:n]), Stop.END if ended else Stop.LENGTH)
-        for b, (n, ended) in enumerate(zip(length_B.tolist(), ended_B.tolist(), strict=True))
-    ]
+
+class _Answers:
+    """The tokens of a batch's answers as they come, and where each answer ends: by an end token, or at its limit."""
+
+    def __init__(self, limits: Sequence[int], policy: Policy) -> None:
+        device, rows, steps = policy.device, len(limits), max(limits)
+        self.end_ids = torch.tensor(sorted(policy.eos_ids), device=device)
+        self.limit_B = torch.tensor(limits, device=device)
+        self.ids_SB = torch.full((steps, rows), policy.pad_id, device=device)
+        self.logps_SB = torch.zeros((steps, rows), device=device)
+        self.length_B = torch.zeros(rows, dtype=torch.long, device=device)  # 0 while the answer runs
+        self.ended_B = torch.zeros(rows, dtype=torch.bool, device=device)
+
+    def add(self, step: int, live: Tensor, token_B: Tensor, logp_B: Tensor) -> Tensor:
+        """Take the tokens of this step, of the answers `live`; returns the places in `live` of those that go on."""
+        self.ids_SB[step, live] = token_B
+        self.logps_SB[step, live] = logp_B
+        end = torch.isin(token_B, self.end_ids)
+        now = (end | (step + 1 >= self.limit_B[live])) & (self.length_B[live] == 0)
+        self.length_B[live[now]] = step + 1
+        self.ended_B[live[now & end]] = True
+        return (self.length_B[live] == 0).nonzero()[:, 0]
+
+    def all(self) -> list[tuple[tuple[int, ...], tuple[float, ...], Stop]]:
+        """Of each answer its tokens, their log-probabilities, and why it stopped."""
+        ids, logps = self.ids_SB.T.tolist(), self.logps_SB.T.tolist()
+        return [
+            (tuple(ids[b][:n]), tuple(logps[b][:n]), Stop.END if ended else Stop.LENGTH)
+            for b, (n, ended) in enumerate(zip(self.length_B.tolist(), self.ended_B.tolist(), strict=True))
+        ]
 
 
 def pick(logits_BV: Tensor, uniform_B: Tensor, temperature: float) -> tuple[Tensor, Tensor]:
