@@ -82,7 +82,7 @@ def test_weights_are_replaced_in_place_and_nothing_of_the_old_ones_stays(bench: 
     assert bench.policy.model.config.tie_word_embeddings
     for _ in range(2):
         bench.perturb()
-        assert bench.worst() > 0.1  # the old weights, as a push that was forgotten would leave them
+        assert bench.worst() > 1  # the old weights, as a push that was forgotten would leave them
         bench.push()
         assert bench.worst() < 1e-4
 
