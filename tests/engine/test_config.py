@@ -46,16 +46,34 @@ def test_what_does_not_fit_is_named(tmp_path: Path, text: str, says: str) -> Non
         load(TrainConfig, write(tmp_path, text))
 
 
+def test_the_presets_are_what_their_papers_and_docs_say() -> None:
+    """The table of docs/train.md, and the papers' clip ranges."""
+    assert PRESETS == {
+        "dr_grpo": {"update.std_norm": False, "update.aggregate": "constant"},
+        "dapo": {
+            "update.clip_high": 0.28,  # the lower bound stays at 0.2
+            "update.aggregate": "token",
+            "update.overlong": 0.2,  # 4,096 of 20,480 tokens
+            "rollout.truncated": "exclude",
+            "curriculum.refill": True,
+        },
+        "gspo": {"update.objective": "gspo", "update.clip_low": 0.0003, "update.clip_high": 0.0004},
+        "cispo": {
+            "update.objective": "cispo",
+            "update.aggregate": "token",
+            "update.clip_low": 1.0,  # a weight is never below 0, so there is no lower bound
+            "update.clip_high": 4.0,  # a weight of 5 at most
+        },
+    }
+    assert (TrainConfig().update.clip_low, TrainConfig().update.clip_high) == (0.2, 0.2)
+
+
 @pytest.mark.parametrize("name", list(PRESETS))
 def test_a_preset_changes_the_defaults_and_yields_to_what_is_said(tmp_path: Path, name: str) -> None:
-    (dotted, value), *_ = PRESETS[name].items()
-    section, leaf = dotted.split(".")
-
-    def read(config: TrainConfig) -> object:
-        return getattr(getattr(config, section), leaf)
-
-    assert read(load(TrainConfig, None, {"preset": name})) == value
-    assert read(TrainConfig()) != value
+    for dotted, value in PRESETS[name].items():
+        section, leaf = dotted.split(".")
+        assert getattr(getattr(load(TrainConfig, None, {"preset": name}), section), leaf) == value
+        assert getattr(getattr(TrainConfig(), section), leaf) != value
     said = {"curriculum.refill": False, "update.objective": "grpo", "update.clip_high": 0.5, "update.std_norm": True}
     config = load(TrainConfig, None, {"preset": name} | said)
     assert all(getattr(getattr(config, k.split(".")[0]), k.split(".")[1]) == v for k, v in said.items())

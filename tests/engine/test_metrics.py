@@ -1,10 +1,15 @@
 from __future__ import annotations
 
+from dataclasses import asdict
+from pathlib import Path
+
 import pytest
 
 from tossup.curriculum.batch import Batch
 from tossup.curriculum.gate import Kind, fates, kind
-from tossup.engine.metrics import Clock, step_metrics
+from tossup.curriculum.ledger import Entry, Ledger
+from tossup.engine.metrics import Clock, step_metrics, summary
+from tossup.engine.progress import Progress
 from tossup.records import Fate, Group, Problem, Rollout, Stop, Verdict, correct, undecided, wrong
 
 R, W, U = correct("right"), wrong("wrong"), undecided("no verdict")
@@ -103,3 +108,29 @@ def test_a_step_without_groups_has_no_shares() -> None:
     assert not any(
         name.startswith("rollout/") and name not in ("rollout/groups", "rollout/kept_groups") for name in figures
     )
+
+
+def test_easy_and_hard_groups_are_not_mixed_up() -> None:
+    groups = [group(0, R, R), group(1, R, R), group(2, R, R), group(3, W, W)]
+    figures = step_metrics(Batch(0, (), tuple((g, fates(g)) for g in groups), 4, 12, 0, 1), groups)
+    shares = [figures[f"rollout/{name}"] for name in ("effective", "too_easy", "too_hard", "unjudged")]
+    assert shares == [0, 3 / 4, 1 / 4, 0]
+
+
+def test_the_summary_counts_waste_in_all_groups_in_the_control_arm_and_late(tmp_path: Path) -> None:
+    """Six steps of two groups each, one drawn uniformly; a digit is 1 where the group taught something."""
+    ledger = Ledger(tmp_path, "run")
+    taught = {"uniform": "000001", "score": "011111"}
+    for step in range(6):
+        entries: list[Entry] = []
+        for i, (drawn_by, digits) in enumerate(taught.items()):
+            one = group(2 * step + i, R, W if digits[step] == "1" else R, drawn_by=drawn_by)
+            entries.append((one, fates(one)))
+        ledger.append(step, entries)
+    found = summary(ledger, asdict(Progress(step=6)), "steps")
+    assert found["wasted_share"] == 0.5
+    assert found["wasted_share_uniform"] == round(5 / 6, 6)
+    assert found["wasted_share_late"] == 1 / 4  # of steps 4 and 5
+    assert found["wasted_share_uniform_late"] == 1 / 2
+    assert (found["groups"], found["groups_uniform"]) == (12, 6)
+    ledger.close()

@@ -121,8 +121,11 @@ def test_where_the_first_part_is_all_of_an_older_policy_no_mismatch_is_said() ->
 def test_the_correction_compares_with_the_weights_that_sampled() -> None:
     """Without a mismatch it corrects nothing, though the second part is seen after an update."""
     groups = sampled(make_policy())
-    (_, plain), (_, corrected) = (take(groups, lr=5.0, mini_batches=2, tis_cap=cap) for cap in (0.0, 2.0))
+    (a, plain), (b, corrected) = (take(groups, lr=5.0, mini_batches=2, tis_cap=cap) for cap in (0.0, 2.0))
     torch.testing.assert_close(plain, corrected, rtol=0, atol=1e-5)
+    assert a["update/clip_ratio"] > 0.1  # the second part's ratios are to the weights before the first step
+    assert b["update/clip_ratio"] == pytest.approx(a["update/clip_ratio"])
+    assert b["update/max_ratio"] == pytest.approx(a["update/max_ratio"], rel=1e-4)
 
 
 class OneOf(World):

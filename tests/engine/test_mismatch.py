@@ -11,6 +11,7 @@ from small import make_group, make_policy
 
 from tossup.engine.config import SamplingConfig, TrainConfig, load
 from tossup.engine.generate import TransformersGenerator
+from tossup.engine.objective import SURROGATES, policy_loss
 from tossup.engine.policy import Policy
 from tossup.engine.step import update
 from tossup.records import Group
@@ -90,3 +91,21 @@ def test_the_correction_weighs_by_the_ratio_up_to_the_cap() -> None:
     _, exact = take(make_policy(), sampled(make_policy()), tis_cap=2.0)
     torch.testing.assert_close(tight, exact, rtol=0, atol=1e-6)  # every ratio is at least 1, so the cap makes them 1
     assert (loose - tight).abs().max() > 1e-4 * (loose - start).abs().max()
+
+
+@pytest.mark.parametrize("name", sorted(SURROGATES))
+def test_the_correction_weighs_the_gain_and_not_the_kl_term(name: str) -> None:
+    """The KL estimate is at the trainer's own log-probs; the sampler's are not in it."""
+    g = torch.Generator().manual_seed(0)
+    logps, old, ref = (-2 + torch.randn(3, 5, generator=g, dtype=torch.float64) for _ in range(3))
+    trust, mask = torch.rand(3, 5, generator=g, dtype=torch.float64), torch.rand(3, 5, generator=g) < 0.7
+    adv, weights = torch.tensor([1.0, -1.0, 0.5]).double(), torch.tensor([0.1, 0.2, 0.3]).double()
+    given = (SURROGATES[name], logps, old, adv, weights, mask, 0.2, 0.2)
+    both = policy_loss(*given, kl_beta=0.3, ref_logps_BT=ref, trust_BT=trust).loss
+    gain = policy_loss(*given, trust_BT=trust).loss
+    penalty = sum(
+        0.3 * weights[b].item() * (math.exp(d) - d - 1)
+        for b, t in mask.nonzero().tolist()
+        for d in [(ref - logps)[b, t].item()]
+    )
+    assert (both - gain).item() == pytest.approx(penalty)

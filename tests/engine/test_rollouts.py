@@ -12,7 +12,7 @@ import pytest
 
 from tossup import verifiers
 from tossup.engine.config import SamplingConfig
-from tossup.engine.generate import Generator, Sample
+from tossup.engine.generate import Generator, Sample, TransformersGenerator
 from tossup.engine.generate.words import OnGroup
 from tossup.engine.policy import Policy, load
 from tossup.engine.rollouts import Judging, sample_groups, stream
@@ -136,3 +136,10 @@ def test_what_the_verifier_cannot_do_ends_the_sampling() -> None:
     problem = dataclasses.replace(PROBLEM, verifier="os.path:not_there")
     with pytest.raises(TossupError, match="not_there"):
         sample_groups(policy, [problem], SamplingConfig(max_new_tokens=2), group_size=2, seed=0)
+
+
+def test_a_generator_with_the_weights_of_another_step_is_not_sampled_from() -> None:
+    policy = load("builtin:arithmetic", "cpu")
+    generator = TransformersGenerator(policy, 3)
+    with pytest.raises(ValueError, match="the weights of step 3, not of step 4"):
+        sample_groups(policy, [PROBLEM], SamplingConfig(), group_size=2, seed=0, policy_step=4, generator=generator)
