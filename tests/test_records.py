@@ -15,6 +15,7 @@ from tossup.records import (
     Verdict,
     content_id,
     correct,
+    counted,
     tokens,
     undecided,
     wrong,
@@ -55,3 +56,8 @@ def test_content_ids_are_stable_and_tell_problems_apart() -> None:
     chat = ({"role": "user", "content": "1+1"},)
     assert content_id("1+1", "2") == content_id("1+1", "2") == "645b6bf44b44b997"
     assert len({content_id("1+1", "2"), content_id("1+1", "3"), content_id("1+2", "2"), content_id(chat, "2")}) == 4
+
+
+def test_a_noun_agrees_with_its_number() -> None:
+    said = [counted(n, "problem") for n in (0, 1, 2, 1234)]
+    assert said == ["0 problems", "1 problem", "2 problems", "1,234 problems"]

@@ -32,6 +32,11 @@ def prompt_text(prompt: Prompt) -> str:
     return prompt if isinstance(prompt, str) else "\n\n".join(f"{turn['role']}: {turn['content']}" for turn in prompt)
 
 
+def counted(number: int, noun: str) -> str:
+    """A number with its thousands apart, and its noun to match: `1 problem`, `2,000 problems`."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
 class TossupError(Exception):
     """Something the user can put right. The message names the thing, what was got, what was expected and what to do."""
 

@@ -121,9 +121,22 @@ def test_a_mapping_that_leads_nowhere_says_so(tmp_path: Path, mapping: dict[str,
         read_pool(jsonl(tmp_path / "p.jsonl", ROWS), mapping)
 
 
-def test_columns_that_no_schema_knows_are_listed_with_the_way_out(tmp_path: Path) -> None:
-    with pytest.raises(TossupError, match=r"columns foo, bar; .*--map prompt=question"):
-        read_pool(jsonl(tmp_path / "p.jsonl", [{"foo": 1, "bar": 2}]))
+@pytest.mark.parametrize(
+    ("row", "message"),
+    [
+        (
+            {"foo": 1, "bar": 2},
+            "its prompt or reference; it has foo, bar; .*--map prompt=COLUMN --map reference=COLUMN",
+        ),
+        ({"Prompt": "q", "key": 2}, "its reference; it has Prompt, key; name with --map reference=COLUMN the one"),
+        ({"text": "q", "answer": 2}, "its prompt; it has text, answer; name with --map prompt=COLUMN the one"),
+    ],
+)
+def test_columns_that_no_schema_knows_are_listed_with_the_way_out(
+    tmp_path: Path, row: dict[str, object], message: str
+) -> None:
+    with pytest.raises(TossupError, match=message):
+        read_pool(jsonl(tmp_path / "p.jsonl", [row]))
 
 
 @pytest.mark.parametrize(

@@ -168,3 +168,10 @@ def test_a_dashboard_that_is_not_installed_says_what_to_install(
     with pytest.raises(TossupError, match=r"tossup\[trackio\]"):
         open_dashboard("trackio", "p", tmp_path, {}, 0)
     assert set(DASHBOARDS) == {"tensorboard", "wandb", "trackio"}
+
+
+def test_a_dashboard_that_does_not_start_says_what_to_do(tmp_path: Path) -> None:
+    """A log folder that is a file: stands for no login and no network, which cannot be had at will."""
+    (tmp_path / "tensorboard").write_text("", "utf-8")
+    with pytest.raises(TossupError, match=r"--log tensorboard does not start \(\w+: .*leave --log away"):
+        open_dashboard("tensorboard", "p", tmp_path, {}, 0)

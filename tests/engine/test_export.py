@@ -137,7 +137,7 @@ def test_an_exported_model_loads_anywhere_and_its_card_says_what_the_run_was(jud
         "| accuracy before | 0.500 |",
         "0.900 ± 0.010",
         f"{summary['tokens_generated']:,}",
-        f"{summary['wasted_share']:.1%}",
+        f"{summary['wasted_share']:.1%} of {summary['groups']}",
         f"trained {summary['tokens']['trained']:,}",
         (judged / "config.toml").read_text().strip(),
     ):

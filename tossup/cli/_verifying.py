@@ -18,7 +18,7 @@ from rich.table import Table
 
 from tossup.cli._answers import Answer, count_rows, needed, read_answers, read_rows, text_of
 from tossup.cli.console import out, print_json, progress_bar
-from tossup.records import Problem, Ruling, TossupError, Verdict
+from tossup.records import Problem, Ruling, TossupError, Verdict, counted
 
 SHOWN = 12
 """Reasons of one ruling that the table lists; --json lists all."""
@@ -224,12 +224,13 @@ class Summary:
                 example = self.examples[ruling, reason]
                 table.add_row("", f"{k:,}", f"{k / self.rows:.1%}", escape(reason), escape(example))
             if rest := sum(k for _, k in mine[SHOWN:]):
-                table.add_row("", f"{rest:,}", f"{rest / self.rows:.1%}", f"{len(mine) - SHOWN} more reasons", "")
+                more = counted(len(mine) - SHOWN, "more reason")
+                table.add_row("", f"{rest:,}", f"{rest / self.rows:.1%}", more, "")
         out.print(table)
         if self.labelled:
             a = self.agreement()
             out.print(
                 f"labels: {a['agree']:,} of {a['rows']:,} agree ({a['agree'] / a['rows']:.2%}), "
-                f"{a['false_positives']} false positives, {a['false_negatives']} false negatives, "
+                f"{counted(a['false_positives'], 'false positive')}, {counted(a['false_negatives'], 'false negative')}, "
                 f"{a['undecided']} undecided"
             )

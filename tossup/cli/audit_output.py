@@ -14,6 +14,7 @@ from tossup.cli.console import out
 from tossup.curriculum.audit import KINDS, LEVEL, Expected, SetAudit, Share
 from tossup.curriculum.history import Persistence, Window
 from tossup.curriculum.rollouts import Rollouts
+from tossup.records import counted
 
 WIDTH = 132
 """Columns of a table that goes to a file or a pipe, where there is no terminal to fit."""
@@ -52,7 +53,7 @@ def remarks(rollouts: Rollouts, sets: Sequence[SetAudit], overall: SetAudit, rul
         )
     if overall.undecided:
         share = overall.undecided / (overall.undecided + overall.rollouts)
-        notes.append(f"{overall.undecided} rollouts ({share:.1%}) were undecided and are left out")
+        notes.append(f"{counted(overall.undecided, 'rollout')} undecided ({share:.1%}) and left out")
     if max(overall.cells.cells.n) == 1:
         notes.append(
             "every problem has one answer, which says next to nothing of waste; if that is not so, name the "
@@ -65,7 +66,7 @@ def remarks(rollouts: Rollouts, sets: Sequence[SetAudit], overall: SetAudit, rul
             f"group size {sizes}: some problems have fewer answers than that, so the shares come from a fitted model"
         )
     if len(sets) == 1 and overall.units < 30:
-        notes.append(f"{overall.units} problems are few: take the intervals as rough")
+        notes.append(f"{counted(overall.units, 'problem')}: that is few, take the intervals as rough")
     return notes
 
 
@@ -162,8 +163,8 @@ def table_of(first: Sequence[str], numbers: Sequence[str]) -> Table:
 
 
 def _headline(one: SetAudit) -> str:
-    unit = "problems" if one.observed is None else "groups"
-    text = f"[bold]{escape(name_of(one.labels))}[/]: {one.units:,} {unit}, mean success rate {one.mean:.3f}"
+    unit = "problem" if one.observed is None else "group"
+    text = f"[bold]{escape(name_of(one.labels))}[/]: {counted(one.units, unit)}, mean success rate {one.mean:.3f}"
     if one.observed is None:
         return text
     seen = one.observed
@@ -172,7 +173,7 @@ def _headline(one: SetAudit) -> str:
         f"{seen.all_wrong:.1%} all wrong, {seen.too_few:.1%} with fewer than two judged)"
     )
     if seen.tokens is not None:
-        text += f"; {_percent(seen.wasted_tokens)} of {seen.tokens:,} tokens"
+        text += f"; {_percent(seen.wasted_tokens)} of {counted(seen.tokens, 'token')}"
     return text
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from rich.markup import escape
-from rich.table import Table
 
-from tossup.cli.console import out, print_json
+from tossup.cli.console import out, print_json, table_of
 from tossup.engine.measure_config import CurateConfig
+from tossup.records import counted
 
 EXAMPLES = 3
 """Findings of a kind that the table names."""
@@ -49,10 +49,8 @@ def print_findings(found: Found, as_json: bool) -> None:
     if as_json:
         print_json({"problems": found.problems, "findings": found.by_kind})
         return
-    table = Table(title=f"{found.total:,} findings in {found.problems:,} problems", title_justify="left")
-    table.add_column("kind", no_wrap=True)
-    table.add_column("findings", justify="right")
-    table.add_column("for example")
+    title = f"{counted(found.total, 'finding')} in {counted(found.problems, 'problem')}"
+    table = table_of(["kind"], ["findings"], title, last="for example")
     for kind, groups in found.by_kind.items():
         shown = "; ".join(" = ".join(group[:EXAMPLES]) for group in groups[:EXAMPLES])
         table.add_row(escape(kind), f"{len(groups):,}", escape(shown))

@@ -11,11 +11,11 @@ from rich.markup import escape
 from rich.table import Table
 
 from tossup.cli.checking import look_over, print_findings
-from tossup.cli.console import complete_files, json_option, out, print_json, print_undecided, say
+from tossup.cli.console import complete_files, json_option, out, print_json, print_undecided, say, table_of
 from tossup.cli.measuring import shown
 from tossup.cli.options import config_options, configured, overrides_of
 from tossup.engine.measure_config import CurateConfig
-from tossup.records import TossupError
+from tossup.records import TossupError, counted
 
 
 @click.command()
@@ -83,46 +83,37 @@ def _page(result: Mapping[str, Any]) -> str | None:
 
 def _wrote(result: Mapping[str, Any]) -> str:
     left_out = sum(row["problems"] for row in result["dropped"].values())
-    text = f"wrote {result['kept']:,} problems to {result['pool']}"
+    text = f"wrote {counted(result['kept'], 'problem')} to {result['pool']}"
     if left_out:
-        text += f", and why {left_out:,} others are not among them to {result['dropped_to']}"
+        text += f"; {left_out:,} left out, why is in {result['dropped_to']}"
     return text
 
 
 def _doubt(result: Mapping[str, Any], undecided: str) -> str:
     """How sure the choice is, where there was one."""
     kept, dropped = result["kept_wrongly"], result["dropped_wrongly"]
-    still, goes = (
-        result["undecided_problems"],
-        {"keep": "are kept", "drop": "are left out", "likelier": "went the likelier way"},
-    )
-    text = f"{still:,} problems are undecided and {goes[undecided]} (--undecided); " if still else ""
+    still = result["undecided_problems"]
+    goes = {"keep": "kept", "drop": "left out", "likelier": "called the likelier way"}
+    text = f"{counted(still, 'problem')} undecided and {goes[undecided]} (--undecided); " if still else ""
     return (
         f"{text}expected: {kept:.1%} of the kept are not what was asked for, {dropped:.1%} of the measured others are"
     )
 
 
 def _dropped(result: Mapping[str, Any]) -> Table:
-    table = Table(title="left out", title_justify="left")
-    table.add_column("reason", no_wrap=True)
-    table.add_column("problems", justify="right")
-    table.add_column("for example", overflow="ellipsis", no_wrap=True, max_width=28)
-    table.add_column("what to do")
+    table = table_of(["reason"], ["problems"], "left out", last="for example")
+    table.add_column("what to do", overflow="fold", ratio=1)
     for reason, row in result["dropped"].items():
         table.add_row(escape(reason), f"{row['problems']:,}", escape(row["examples"][0]), row["remedy"])
     return table
 
 
 def _table(result: Mapping[str, Any]) -> Table:
-    answers = f"{result['samples']}"
+    answers = counted(result["samples"], "answer")
     if result["samples_most"] > result["samples"]:
-        answers += f" to {result['samples_most']}, {result['samples_mean']:.1f} on average,"
-    table = Table(
-        title=f"solved always, sometimes (toss-ups), never; {answers} answers a problem", title_justify="left"
-    )
-    table.add_column("dataset", no_wrap=True)
-    for name in ("problems", "mean rate", "always", "toss-ups", "never", "undecided"):
-        table.add_column(name, justify="right")
+        answers = f"{result['samples']} to {result['samples_most']} answers, {result['samples_mean']:.1f} on average,"
+    title = f"solved always, sometimes (toss-ups), never; {answers} a problem"
+    table = table_of(["dataset"], ["problems", "mean rate", "always", "toss-ups", "never", "undecided"], title)
     rows = list(result["datasets"].items())
     if len(rows) > 1:
         rows.append(("all", result))

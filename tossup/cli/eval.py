@@ -9,10 +9,14 @@ import rich_click as click
 from rich.markup import escape
 from rich.table import Table
 
-from tossup.cli.console import complete_files, json_option, out, print_json, say
+from tossup.cli.console import complete_files, json_option, out, print_json, say, table_of
 from tossup.cli.measuring import shown
 from tossup.cli.options import check_pool_given, config_options, configured, overrides_of
 from tossup.engine.measure_config import EvaluateConfig
+from tossup.records import counted
+
+ROOM, ROOM_OF_MEASURE = 40, 15
+"""Columns of the terminal for what stands around the measures, and for each of them with its interval on the same line."""
 
 
 @click.command()
@@ -46,24 +50,25 @@ command.params += [option for option in config_options(EvaluateConfig) if option
 
 def _table(result: Mapping[str, Any]) -> Table:
     measures = ["mean", *(name for name in result if name.startswith("pass@"))]
-    title = f"{result['samples']} answers a problem, ± half of the 90 % interval over problems"
-    table = Table(title=title, title_justify="left")
-    table.add_column("dataset", no_wrap=True)
-    table.add_column("problems", justify="right")
-    for name in measures:
-        table.add_column(f"mean@{result['samples']}" if name == "mean" else name, justify="right", no_wrap=True)
-    table.add_column("undecided", justify="right")
+    title = f"{counted(result['samples'], 'answer')} a problem, ± half of the 90 % interval over problems"
+    names = [f"mean@{result['samples']}" if name == "mean" else name for name in measures]
+    between = " " if out.width >= ROOM + ROOM_OF_MEASURE * len(measures) else "\n"
+    table = table_of(["dataset"], ["problems", *names, "undecided"], title)
     rows = list(result["datasets"].items())
     if len(rows) > 1:
         rows.append(("all", result))
     for name, scores in rows:
-        cells = [_cell(scores[measure]) for measure in measures]
+        cells = [_cell(scores[measure], between) for measure in measures]
         table.add_row(escape(name), f"{scores['problems']:,}", *cells, f"{scores['undecided_answers']:,}")
     return table
 
 
-def _cell(score: Mapping[str, Any]) -> str:
+def _cell(score: Mapping[str, Any], between: str) -> str:
+    """A value and the half of its interval, side by side or one above the other.
+
+    An interval of no width (one problem, or all of them alike) tells nothing, and is not shown as certainty.
+    """
     if score["value"] is None:
         return "-"
     half = max(score["high"] - score["value"], score["value"] - score["low"])
-    return f"{score['value']:.3f} ± {half:.3f}"
+    return f"{score['value']:.3f}" + (f"{between}± {half:.3f}" if half else "")

@@ -6,19 +6,22 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from rich.progress import Progress, TaskID
+from rich.progress import Progress, Task, TaskID
 
 from tossup.cli.console import console, progress_bar, say
+from tossup.records import counted
 
 
 class Look:
     """Shows the measuring of a pool: a bar over problems with tokens per second and time left."""
 
+    LINE_EVERY_S = 60.0
+
     def __init__(self, progress: Progress) -> None:
         self.progress = progress
         self.task: TaskID | None = None
         self.tokens = 0
-        self.begun = time.monotonic()
+        self.begun = self.said_at = time.monotonic()
 
     def note(self, text: str) -> None:
         """Print a remark."""
@@ -27,7 +30,7 @@ class Look:
     def started(self, problems: int, done: int) -> None:
         """Set the bar up, or set it back for the next wave; problems of an earlier call count as done."""
         if done:
-            self.note(f"{done:,} of {problems:,} problems are already measured")
+            self.note(f"already measured: {done:,} of {counted(problems, 'problem')}")
         if self.task is None:
             self.task = self.progress.add_task("measuring", total=problems, completed=done, speed="")
         else:
@@ -39,6 +42,17 @@ class Look:
         speed = self.tokens / max(time.monotonic() - self.begun, 1e-9)
         if self.task is not None:
             self.progress.update(self.task, advance=problems, speed=f"{speed:,.0f} tok/s")
+            if not console.is_terminal:
+                self._say(self.progress.tasks[self.task], speed)
+
+    def _say(self, task: Task, speed: float) -> None:
+        """A line now and then where there is no terminal, and so no bar: in the log of a batch job."""
+        now = time.monotonic()
+        if now - self.said_at >= self.LINE_EVERY_S:
+            self.said_at = now
+            self.note(
+                f"measured: {task.completed:,.0f} of {counted(round(task.total or 0), 'problem')}, {speed:,.0f} tok/s"
+            )
 
 
 def shown(job: Callable[[Look], dict[str, Any]]) -> dict[str, Any]:

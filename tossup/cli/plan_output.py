@@ -8,8 +8,7 @@ from typing import Any
 from rich.table import Table
 
 from tossup.cli.console import out
-
-PURPOSES = ("always", "update", "generation")
+from tossup.records import counted
 
 
 def print_plan(found: Mapping[str, Any], settings: str) -> None:
@@ -21,7 +20,7 @@ def print_plan(found: Mapping[str, Any], settings: str) -> None:
         table.add_row(name, value)
     out.print(table)
     example = found["example"]
-    out.print(f"\nproblem {example['id']}, {example['tokens']} tokens, as the model sees it:", markup=False)
+    out.print(f"\nproblem {example['id']}, {counted(example['tokens'], 'token')}, as the model sees it:", markup=False)
     out.print(example["text"], highlight=False, markup=False, soft_wrap=True)
     out.print(f"\njudged by {example['verifier']} against:", markup=False)
     out.print(example["reference"], highlight=False, markup=False, soft_wrap=True)
@@ -33,23 +32,27 @@ def _rows(found: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     verifiers = ", ".join(f"{name} {count:,}" for name, count in found["verifiers"].items())
     yield "problems", f"{found['problems']:,} ({verifiers}); success rate known of {found['measured']:,}"
     held_out = found["held_out"]
-    sets = f"{len(held_out):,} dataset{'s' if len(held_out) > 1 else ''}"
+    sets = counted(len(held_out), "dataset")
     yield "held-out problems", f"{sum(held_out.values()):,} in {sets}" if held_out else "none"
-    yield "longest prompt", f"{found['longest_prompt']:,} tokens; the context holds {found['context']:,}"
+    yield "longest prompt", f"{counted(found['longest_prompt'], 'token')}; the context holds {found['context']:,}"
     if found["without_room"]:
         yield (
             "  no room for max_new_tokens",
             f"{found['without_room']:.1%} of the prompts: there, answers end where the context does",
         )
     most = found["tokens_per_step_at_most"]
-    yield "a step", f"{found['answers_per_step']:,} answers of at most {most:,} tokens together, without refills"
+    answers = counted(found["answers_per_step"], "answer")
+    yield "a step", f"{answers} of at most {counted(most, 'token')} together, without refills"
     yield "parameters", f"{found['parameters']:,}, trained {found['trainable']:,}"
-    memory = found["memory"]
-    for name, count in memory.items():
-        yield f"memory, {name}", _size(count)
-    parts = {p: sum(n for name, n in memory.items() if name.startswith(f"{p}:")) for p in PURPOSES}
+    unknown = False
+    for name, count in found["memory"].items():
+        yield f"memory, {name}", _size(count) if count is not None else "not known: its shapes depend on data"
+        unknown = unknown or count is None
     there = f" of {_size(found['device_memory'])} on this GPU" if found["device_memory"] else ""
-    yield "memory at most, about", _size(parts["always"] + max(parts["update"], parts["generation"])) + there
+    yield (
+        "memory at most, about",
+        _size(found["memory_at_most"]) + there + (", and what is not known" if unknown else ""),
+    )
 
 
 def _size(count: int) -> str:

@@ -14,7 +14,7 @@ from rich.table import Table
 from tossup.cli.console import console, json_option, out, print_json, print_undecided, progress_bar, say
 from tossup.cli.options import check_pool_given, config_options, configured, overrides_of
 from tossup.engine import config as configuration
-from tossup.records import TossupError
+from tossup.records import TossupError, counted
 
 CUT_OFF = 0.1
 """From this share of answers on that end at the token limit, the line of a step says so."""
@@ -153,9 +153,15 @@ def _parts(evaluations: Sequence[Mapping[str, float]]) -> Iterator[tuple[str, fl
             yield name.removeprefix("accuracy/"), before[name], after[name]
 
 
+def _share(share: float, of: int) -> str:
+    return f"{share:.1%} of {of:,}" if of else "none drawn"
+
+
 def _table(s: Mapping[str, Any]) -> Table:
     """The result of a run."""
-    table = Table(title=f"{s['steps']} steps, ended by {s['ended_by']}", title_justify="left", show_header=False)
+    from tossup.engine.progress import ended
+
+    table = Table(title=counted(s["steps"], "step") + ended(s["ended_by"]), title_justify="left", show_header=False)
     table.add_column(justify="left")
     table.add_column(justify="left")
     if s["accuracy_before"] is not None:
@@ -168,8 +174,10 @@ def _table(s: Mapping[str, Any]) -> Table:
         table.add_row(
             "  uniform sampling, same policies", f"{s['wasted_share_uniform']:.1%} of {s['groups_uniform']:,}"
         )
-        table.add_row("  in the last third of the run", f"{s['wasted_share_late']:.1%}")
-        table.add_row("  uniform sampling, last third", f"{s['wasted_share_uniform_late']:.1%}")
+        table.add_row("  in the last third of the run", f"{s['wasted_share_late']:.1%} of {s['groups_late']:,}")
+        table.add_row(
+            "  uniform sampling, last third", _share(s["wasted_share_uniform_late"], s["groups_uniform_late"])
+        )
     total = max(1, s["tokens_generated"])
     table.add_row("generated tokens", f"{s['tokens_generated']:,}")
     for fate, count in s["tokens"].items():

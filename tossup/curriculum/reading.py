@@ -30,10 +30,7 @@ def read(source: str | Path, mapping: Mapping[str, str]) -> tuple[pl.DataFrame, 
         names.setdefault(column.lower(), column)
     schema = schemas.schema_for(names)
     if schema is None:
-        raise TossupError(
-            f"{source}: no known set of problems has the columns {', '.join(frame.columns)}; "
-            "name those of prompt and reference, e.g. --map prompt=question --map reference=answer"
-        )
+        raise _unknown(source, names)
     canonical = schema.name == "tossup" and {"prompt", "reference"} <= set(frame.columns)
     problems = _cast(frame, str(source)) if canonical else _mapped(frame, names, schema, str(source))
     problems = problems.with_columns(
@@ -46,6 +43,17 @@ def read(source: str | Path, mapping: Mapping[str, str]) -> tuple[pl.DataFrame, 
     taken = {*FIELDS, *schema.uses, own_id}
     extra = [frame[column] for column in frame.columns if column.lower() not in taken]
     return problems.select(FIELDS).with_columns(extra), schema.name
+
+
+def _unknown(source: str | Path, names: Mapping[str, str]) -> TossupError:
+    """What to say of columns that are those of no known set: which of the two that it takes could not be found."""
+    usual = {"prompt": schemas.PROMPTS, "reference": schemas.REFERENCES}
+    missing = [field for field, known in usual.items() if not names.keys() & set(known)] or list(usual)
+    maps = " ".join(f"--map {field}=COLUMN" for field in missing)
+    return TossupError(
+        f"{source}: no column is known as its {' or '.join(missing)}; it has {', '.join(names.values())}; name with {maps} "
+        f"the one that holds {'it' if len(missing) == 1 else 'each'}"
+    )
 
 
 def _measured(frame: pl.DataFrame, names: Mapping[str, str], source: str) -> list[pl.Series]:

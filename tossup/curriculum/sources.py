@@ -63,7 +63,7 @@ def read_table(source: str | Path) -> pl.DataFrame:
     else:
         raise TossupError(f"{path}: cannot tell the format from {kind or 'no suffix'}; expected {', '.join(SUFFIXES)}")
     if frame.height == 0:
-        raise TossupError(f"{path}: no rows")
+        raise TossupError(f"{path}: no rows; expected one problem or one answer a row")
     return frame
 
 

@@ -32,7 +32,7 @@ from tossup.engine.measure_config import CurateConfig
 from tossup.engine.metrics import undecided_reasons
 from tossup.engine.pools import counts, measured
 from tossup.engine.waves import Waves
-from tossup.records import TossupError
+from tossup.records import TossupError, counted
 
 FEW = 0.01
 """Below this share of toss-ups a pool is as good as useless to the model, and the report says so."""
@@ -111,8 +111,8 @@ def curate(config: CurateConfig, watcher: Watcher) -> dict[str, Any]:
 
 def _found(cleaned: Cleaned) -> str:
     kinds = ", ".join(f"{kind} {number:,}" for kind, number in summary(cleaned.findings).items() if number)
-    out = f"; {len(cleaned.dropped):,} problems are left out for it" if cleaned.dropped else ""
-    return f"{len(cleaned.findings):,} findings in the pool before sampling (see --check-only): {kinds}{out}"
+    out = f"; {counted(len(cleaned.dropped), 'problem')} left out for it" if cleaned.dropped else ""
+    return f"{counted(len(cleaned.findings), 'finding')} in the pool before sampling (see --check-only): {kinds}{out}"
 
 
 def _unwanted(pool: Pool, rule: Rule, known: Counts, calls: Calls, ledger: Ledger) -> list[dict[str, Any]]:
@@ -179,17 +179,17 @@ def _in_words(totals: dict[str, Any]) -> str:
         return "No answer could be judged: look at the reasons before anything else."
     if totals["never_solved"] == judged:
         return (
-            f"The model solved none of the {judged:,} problems: every group would be all wrong, and nothing in this pool "
+            f"The model solved none of {counted(judged, 'problem')}: every group would be all wrong, and nothing in this pool "
             "can train it."
         )
     if totals["always_solved"] == judged:
         return (
-            f"The model solved all of the {judged:,} problems every time: every group would be all right, and nothing in "
-            "this pool can train it."
+            f"The model solved {counted(judged, 'problem')} of {judged:,} every time: every group would be all right, and "
+            "nothing in this pool can train it."
         )
     found = (
-        f"{totals['toss_ups']:,} of {n:,} problems gave both right and wrong answers and can train this model now; "
-        f"{totals['always_solved']:,} were always solved, {totals['never_solved']:,} never."
+        f"{totals['toss_ups']:,} of {counted(n, 'problem')} gave both right and wrong answers and can train this model now; "
+        f"always solved: {totals['always_solved']:,}, never: {totals['never_solved']:,}."
     )
     few = totals["toss_ups"] < FEW * judged
     return f"Hardly anything here can train this model: {found}" if few else found

@@ -142,11 +142,15 @@ DASHBOARDS: dict[str, Callable[[str, Path, Mapping[str, Any], int], Dashboard]] 
 """By the names of `--log`, which are also the names of the extras that install them."""
 
 
+OFFLINE = {"wandb": " (`wandb login`, or WANDB_MODE=offline for none)"}
+"""What setting up means, where it takes more than a package."""
+
+
 def open_dashboard(name: str, project: str, run: Path, config: Mapping[str, Any], step: int) -> Dashboard:
     """The dashboard of this name for the run, which goes on at `step`; no name, no dashboard.
 
     Raises:
-        TossupError: its package is not installed.
+        TossupError: its package is not installed, or it does not start: not logged in, no network.
     """
     if not name:
         return NoDashboard()
@@ -154,3 +158,8 @@ def open_dashboard(name: str, project: str, run: Path, config: Mapping[str, Any]
         return DASHBOARDS[name](project, run, config, step)
     except ModuleNotFoundError as e:
         raise TossupError(f"--log {name} needs {e.name}: pip install 'tossup[{name}]'") from e
+    except Exception as e:  # each package has errors of its own, and none of them is one of this program
+        raise TossupError(
+            f"--log {name} does not start ({type(e).__name__}: {e}): set it up{OFFLINE.get(name, '')}, or leave --log away; "
+            "metrics.jsonl has the same figures"
+        ) from e

@@ -14,6 +14,7 @@ from tossup.engine.config import TrainConfig, load
 from tossup.engine.folder import RunFolder
 from tossup.engine.policy import export
 from tossup.engine.policy import load as load_policy
+from tossup.engine.progress import ended
 from tossup.records import TossupError
 
 
@@ -89,8 +90,7 @@ def _facts(run: RunFolder, best: bool) -> dict[str, Any]:
         "ended_by": summary["ended_by"],
         "tokens_generated": summary["tokens_generated"],
         "tokens": summary["tokens"],
-        "wasted_share": summary["wasted_share"],
-        "wasted_share_uniform": summary["wasted_share_uniform"] if summary["groups_uniform"] else None,
+        **{name: summary[name] for name in ("wasted_share", "groups", "wasted_share_uniform", "groups_uniform")},
         "undecided_reasons": summary["undecided_reasons"],
         "config": run.config.read_text(encoding="utf-8"),
     }
@@ -109,20 +109,21 @@ def _card(facts: Mapping[str, Any], adapter: bool) -> str:
         ("training problems", _named(facts, "pool", facts["pool"])),
         ("objective", f"{facts['objective']}, groups of {facts['group_size']}"),
         ("sampler", facts["sampler"]),
-        ("steps", f"{facts['steps']:,} ({facts['ended_by']})"),
+        ("steps", f"{facts['steps']:,}" + ended(facts["ended_by"])),
         ("this model", f"{facts['model_of']}, step {facts['accuracy']['step']:,}"),
         *_accuracy(facts),
         ("tokens generated in training", f"{facts['tokens_generated']:,}"),
-        ("groups that taught nothing", f"{facts['wasted_share']:.1%}" + _control(facts)),
+        ("groups that taught nothing", f"{facts['wasted_share']:.1%} of {facts['groups']:,}" + _control(facts)),
     ]
     fates = ", ".join(f"{name} {count:,}" for name, count in facts["tokens"].items() if count)
     table = ["| | |", "|---|---|", *(f"| {name} | {value} |" for name, value in rows), f"| tokens by fate | {fates} |"]
-    use = (
-        'model = PeftModel.from_pretrained(AutoModelForCausalLM.from_pretrained(BASE), "FOLDER")'
-        if adapter
-        else 'model = AutoModelForCausalLM.from_pretrained("FOLDER")'
-    )
-    code = ["```python", use, 'tokenizer = AutoTokenizer.from_pretrained("FOLDER")', "```"]
+    use = ["from transformers import AutoModelForCausalLM, AutoTokenizer", ""]
+    if adapter:
+        use.insert(0, "from peft import PeftModel")
+        use.append('model = PeftModel.from_pretrained(AutoModelForCausalLM.from_pretrained("BASE"), "FOLDER")')
+    else:
+        use.append('model = AutoModelForCausalLM.from_pretrained("FOLDER")')
+    code = ["```python", *use, 'tokenizer = AutoTokenizer.from_pretrained("FOLDER")', "```"]
     text = [*front, "", f"# {start}, trained with tossup", "", *table, "", *code, "", "All settings:", "", "```toml"]
     return "\n".join([*text, facts["config"].rstrip(), "```", ""])
 
@@ -148,5 +149,8 @@ def _accuracy(facts: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 
 def _control(facts: Mapping[str, Any]) -> str:
-    uniform = facts["wasted_share_uniform"]
-    return f" (of the uniformly drawn {uniform:.1%})" if uniform is not None else ""
+    """The share that uniform draws would have wasted, where both kinds were drawn."""
+    uniform = facts["groups_uniform"]
+    if not 0 < uniform < facts["groups"]:
+        return ""
+    return f"; {facts['wasted_share_uniform']:.1%} of the {uniform:,} among them that were drawn uniformly"

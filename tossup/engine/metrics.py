@@ -173,6 +173,8 @@ def summary(ledger: Ledger, progress: Mapping[str, Any], reason: str) -> dict[st
         **{name: round(share, 6) for name, (share, _) in shares.items()},
         "groups": shares["wasted_share"][1],
         "groups_uniform": shares["wasted_share_uniform"][1],
+        "groups_late": shares["wasted_share_late"][1],
+        "groups_uniform_late": shares["wasted_share_uniform_late"][1],
         "undecided_reasons": undecided_reasons(scan),
         "steps": progress["step"],
         "ended_by": reason,

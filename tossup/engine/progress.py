@@ -12,6 +12,11 @@ APART = 0.05
 """Nats a token. bfloat16 makes 1e-5 to 1e-3 of it; weights of some steps ago, or a layer left out, far more."""
 
 
+def ended(reason: str) -> str:
+    """Why a run was over, in words that follow its number of steps; none where it took all that it was to take."""
+    return {"steps": "", "token_budget": ", the token budget spent"}.get(reason, f", {reason}")
+
+
 class Watcher(Protocol):
     """Whoever looks on: the command line, a notebook, a test."""
 

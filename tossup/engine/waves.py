@@ -34,6 +34,7 @@ from tossup.engine.folder import write_atomically
 from tossup.engine.measure import Watcher, chunk, chunk_size, enter, first_look, workers
 from tossup.engine.measure_config import CurateConfig
 from tossup.engine.pools import counts
+from tossup.records import counted
 
 UNDECIDED = "undecided"
 """Why the problems of a wave were drawn."""
@@ -174,6 +175,6 @@ class Waves:
 def _in_words(calls: Calls, asked: int) -> str:
     still = int((calls.sure == 0).sum())
     return (
-        f"{still:,} of {len(calls.sure):,} problems are undecided and {asked:,} of them get further answers; "
+        f"undecided: {still:,} of {counted(len(calls.sure), 'problem')}; further answers go to {asked:,}; "
         f"called now, {calls.doubt:.1%} of all would be misjudged"
     )

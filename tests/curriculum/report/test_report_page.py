@@ -49,6 +49,25 @@ def test_the_figures_at_the_top_are_those_of_the_ledger(tmp_path: Path) -> None:
         ("answers undecided", "15.6 %"),
     ]
     assert cards[3][2] == "0.500 before; ± 0.010"
+    assert [remark for _, _, remark in cards[:2]] == ["of 8 groups", "of 3 groups: the control arm"]
+
+
+def test_one_group_in_one_batch_is_told_in_the_singular(tmp_path: Path) -> None:
+    page = " ".join(page_of(write_run(tmp_path / "r", [[group(0, "a", "01")]]), tmp_path).split())
+    for text in ("1 group, 2 answers, step 0. ", "1 problem with at least", "of 1 group<", "1 of 1 group:"):
+        assert text in page
+    assert re.search(r"\b1 (groups|problems|answers)\b", page) is None
+
+
+def test_steps_have_no_halves_and_a_band_leaves_the_axis_its_title(tmp_path: Path) -> None:
+    page = page_of(write_run(tmp_path / "r", [[group(0, "a", "01")]]), tmp_path)
+    found = re.search(r'<script type="application/json" id="charts">(.*?)</script>', page, re.DOTALL)
+    assert found is not None
+    charts = json.loads(found[1])
+    axes = [charts["fates"]["encoding"]["x"]["axis"], charts["arms"]["layer"][0]["encoding"]["x"]["axis"]]
+    assert [(axis["values"], axis["format"]) for axis in axes] == [([0], "d")] * 2
+    for name in ("waste", "arms"):
+        assert [layer["encoding"]["y"]["title"] for layer in charts[name]["layer"]] == ["groups that teach nothing"] * 2
 
 
 def test_a_page_names_nothing_outside_and_allows_its_own_scripts_only(tmp_path: Path) -> None:

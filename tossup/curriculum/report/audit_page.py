@@ -14,8 +14,9 @@ from tossup.curriculum import ledger
 from tossup.curriculum.audit import LEVEL, Expected, Observed, SetAudit
 from tossup.curriculum.report import charts, page
 from tossup.curriculum.report.charts import ACCENT, FATE_COLOURS, RIGHT, WRONG, Spec
-from tossup.curriculum.report.show import count, legible, percent
+from tossup.curriculum.report.show import legible, percent
 from tossup.curriculum.rollouts import Rollouts
+from tossup.records import counted
 
 KINDS = {"wasted": "wasted", "all_correct": "all right", "all_wrong": "all wrong"}
 COLOURS = {"wasted": ACCENT, "all right": FATE_COLOURS["all_correct"], "all wrong": WRONG, "mixed": RIGHT}
@@ -91,7 +92,9 @@ def headline(overall: SetAudit) -> list[tuple[str, str, str]]:
     nearest = _nearest(overall.expected, 8 if seen is None else seen.group_size)
     found = []
     if seen is not None:
-        found.append(("groups that taught nothing", percent(seen.wasted), f"of {count(seen.groups)}, as they were"))
+        found.append(
+            ("groups that taught nothing", percent(seen.wasted), f"of {counted(seen.groups, 'group')}, as they were")
+        )
     span = f"{percent(nearest.wasted.low, 0)} to {percent(nearest.wasted.high, 0)}"
     found += [
         (f"expected waste at G = {nearest.group_size}", percent(nearest.wasted.value), f"{span}, {nearest.method}"),
@@ -100,9 +103,8 @@ def headline(overall: SetAudit) -> list[tuple[str, str, str]]:
     ]
     tokens = nearest.wasted_tokens if seen is None else seen.wasted_tokens
     if tokens is not None:
-        found.append(
-            ("tokens wasted", percent(tokens), f"of {count(seen.tokens)}" if seen else f"at G = {nearest.group_size}")
-        )
+        of = f"at G = {nearest.group_size}" if seen is None else f"of {counted(seen.tokens or 0, 'token')}"
+        found.append(("tokens wasted", percent(tokens), of))
     return found
 
 
@@ -158,7 +160,8 @@ def waste(one: SetAudit) -> Spec:
     base = alt.Chart(pl.DataFrame(rows)).encode(x=x, color=colour)
     band = base.mark_area(opacity=0.16) if len(sizes) > 1 else base.mark_rule()
     layers: list[alt.Chart] = [
-        band.encode(y=alt.Y("low:Q", title=None), y2="high:Q"),
+        # Layers share their axis: a band without the title would take it from the lines as well.
+        band.encode(y=alt.Y("low:Q", title="share of groups"), y2="high:Q"),
         base.mark_line(point=alt.OverlayMarkDef(size=60)).encode(y=y, tooltip=["kind:N", "G:Q", *shares, "method:N"]),
     ]
     if seen is not None:

@@ -19,7 +19,12 @@ Spec = dict[str, Any]
 HEIGHT, TALL = 280, 360
 """Pixels, axes and legend included; pages.css keeps as much room for them."""
 
+FEW_STEPS = 6
+"""So many steps or batches have a label each; of more, the axis chooses."""
+
 RIGHT, WRONG, QUIET, ACCENT = "#2a9d6f", "#d1495b", "#8a8f98", "#3d7edb"
+
+TAUGHT_NOTHING = "groups that teach nothing"
 
 FATE_COLOURS = {
     "trained": RIGHT,
@@ -45,6 +50,12 @@ def _legend() -> alt.Legend:
     return alt.Legend(orient="top", title=None, columnPadding=24, symbolOpacity=1, symbolType="square")
 
 
+def _time_axis(first: int, last: int, **more: Any) -> alt.Axis:
+    """An axis over steps or batches, which have no halves: a label for each where they are few."""
+    few = last - first < FEW_STEPS
+    return alt.Axis(values=list(range(first, last + 1)), format="d", **more) if few else alt.Axis(tickMinStep=1, **more)
+
+
 def success_rates(bins: pl.DataFrame) -> Spec:
     """Problems by success rate, then beside now; `bins` as from `folds.then_and_now`."""
     seen = bins["when"].unique(maintain_order=True).to_list()
@@ -54,7 +65,7 @@ def success_rates(bins: pl.DataFrame) -> Spec:
         .encode(
             x=alt.X("rate:N", sort=alt.EncodingSortField("order"), title="success rate", axis=alt.Axis(labelAngle=0)),
             xOffset=alt.XOffset("when:N", sort=seen),
-            y=alt.Y("problems:Q", title="problems", axis=alt.Axis(tickMinStep=1)),
+            y=alt.Y("problems:Q", title="problems", axis=alt.Axis(tickMinStep=1, format=",d")),
             color=alt.Color(
                 "when:N",
                 scale=alt.Scale(domain=["then", "now"], range=[QUIET, ACCENT]),
@@ -85,7 +96,7 @@ def waste_by_size(arms: dict[str, tuple[Expected, ...]]) -> Spec:
     names = list(arms)
     sizes = sorted({e.group_size for expected in arms.values() for e in expected})
     x = alt.X("G:Q", title="group size G", scale=alt.Scale(type="log", base=2), axis=alt.Axis(values=sizes))
-    y = alt.Y("wasted:Q", title="groups that teach nothing", axis=alt.Axis(format="%"), scale=alt.Scale(domain=[0, 1]))
+    y = alt.Y("wasted:Q", title=TAUGHT_NOTHING, axis=alt.Axis(format="%"), scale=alt.Scale(domain=[0, 1]))
     colour = alt.Color(
         "arm:N",
         scale=alt.Scale(domain=names, range=[QUIET, ACCENT][-len(names) :]),
@@ -100,7 +111,8 @@ def waste_by_size(arms: dict[str, tuple[Expected, ...]]) -> Spec:
         "method:N",
     ]
     base = alt.Chart(pl.DataFrame(rows)).encode(x=x, color=colour)
-    band = base.mark_area(opacity=0.2).encode(y=alt.Y("low:Q", title=None), y2="high:Q")
+    # Layers share their axis: a band without the title would take it from the line as well.
+    band = base.mark_area(opacity=0.2).encode(y=alt.Y("low:Q", title=TAUGHT_NOTHING), y2="high:Q")
     line = base.mark_line(point=alt.OverlayMarkDef(size=70)).encode(y=y, tooltip=tooltip)
     return spec(band + line)
 
@@ -112,13 +124,12 @@ def tokens_over_time(bars: pl.DataFrame, time: str) -> Spec:
     stacked = bars.with_columns(
         pl.col("fate").str.replace_all("_", " "), edge=pl.col("until") + 1, top=top, bottom=top - pl.col("share")
     )
+    axis = _time_axis(bars["step"].min(), bars["until"].max(), grid=False)  # type: ignore[arg-type]
     chart = (
         alt.Chart(stacked)
         .mark_rect()
         .encode(
-            x=alt.X(
-                "step:Q", title=time, scale=alt.Scale(nice=False, zero=False), axis=alt.Axis(tickMinStep=1, grid=False)
-            ),
+            x=alt.X("step:Q", title=time, scale=alt.Scale(nice=False, zero=False), axis=axis),
             x2="edge:Q",
             y=alt.Y("bottom:Q", title="share of tokens", axis=alt.Axis(format="%"), scale=alt.Scale(domain=[0, 1])),
             y2="top:Q",
@@ -138,19 +149,20 @@ def tokens_over_time(bars: pl.DataFrame, time: str) -> Spec:
 def arms_over_time(table: pl.DataFrame, time: str) -> Spec:
     """The wasted share of the curriculum's groups and of the uniform ones; `table` as from `folds.arms`."""
     names = [name for name in ("uniform", "curriculum") if name in set(table["arm"])]
+    axis = _time_axis(table["step"].min(), table["until"].max())  # type: ignore[arg-type]
     base = alt.Chart(table).encode(
-        x=alt.X("middle:Q", title=time, scale=alt.Scale(zero=False, nice=False), axis=alt.Axis(tickMinStep=1)),
+        x=alt.X("middle:Q", title=time, scale=alt.Scale(zero=False, nice=False), axis=axis),
         color=alt.Color(
             "arm:N",
             scale=alt.Scale(domain=names, range=[{"uniform": QUIET, "curriculum": ACCENT}[n] for n in names]),
             legend=_legend() if len(names) > 1 else None,
         ),
     )
-    y = alt.Y("wasted:Q", title="groups that teach nothing", axis=alt.Axis(format="%"), scale=alt.Scale(domain=[0, 1]))
+    y = alt.Y("wasted:Q", title=TAUGHT_NOTHING, axis=alt.Axis(format="%"), scale=alt.Scale(domain=[0, 1]))
     shares = [alt.Tooltip(f"{name}:Q", format=".1%") for name in ("wasted", "low", "high")]
     many = table["step"].n_unique() > 1  # an area over one point is nothing to see
     interval = base.mark_area(opacity=0.18) if many else base.mark_rule()
-    band = interval.encode(y=alt.Y("low:Q", title=None), y2="high:Q")
+    band = interval.encode(y=alt.Y("low:Q", title=TAUGHT_NOTHING), y2="high:Q")
     line = base.mark_line(point=alt.OverlayMarkDef(size=50)).encode(
         y=y, tooltip=["arm:N", "step:Q", "until:Q", "groups:Q", *shares]
     )

@@ -15,7 +15,7 @@ from tossup.curriculum.report import browser, charts, curated, folds, page, reas
 from tossup.curriculum.report.show import count, percent
 from tossup.curriculum.report.source import Source
 from tossup.curriculum.rollouts import read_rollouts
-from tossup.records import Fate, TossupError
+from tossup.records import Fate, TossupError, counted
 
 SIZES = (2, 4, 8, 16, 32, 64)
 TABLE_SIZES = (4, 8, 16)
@@ -139,10 +139,10 @@ def headline(source: Source, table: pl.DataFrame, rows: pl.LazyFrame) -> list[tu
         .item()
     )
     wasted, size = totals["all"]
-    figures = [("groups that taught nothing", percent(wasted), f"of {count(size)}")]
+    figures = [("groups that taught nothing", percent(wasted), f"of {counted(size, 'group')}")]
     if "uniform" in totals and "curriculum" in totals:
         share, size = totals["uniform"]
-        figures.append(("the same, drawn uniformly", percent(share), f"of {count(size)}: the control arm"))
+        figures.append(("the same, drawn uniformly", percent(share), f"of {counted(size, 'group')}: the control arm"))
     verb = "in groups with both right and wrong" if source.kind == "curate" else "went into an update"
     figures.append(("tokens generated", count(tokens), f"{percent(taught / max(1, tokens))} {verb}"))
     before, after = source.summary.get("accuracy_before"), source.summary.get("accuracy_after")
@@ -151,7 +151,7 @@ def headline(source: Source, table: pl.DataFrame, rows: pl.LazyFrame) -> list[tu
         spread = f" ± {error:.3f}" if isinstance(error, float) else ""
         figures.append(("held-out accuracy", f"{after:.3f}", f"{before:.3f} before{spread and ';'}{spread}"))
     undecided = 1 - int(table["n"].sum()) / max(1, int(table["answers"].sum()))
-    figures.append(("answers undecided", percent(undecided), f"of {count(int(table['answers'].sum()))}"))
+    figures.append(("answers undecided", percent(undecided), f"of {counted(int(table['answers'].sum()), 'answer')}"))
     return figures
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from tossup.records import counted
+
 NAME_LIMIT = 80
 """Characters of a name (a dataset, an id) that the page shows."""
 
@@ -48,4 +50,4 @@ def name(text: Any) -> str:
     return legible(str(text)) or "(no name)"
 
 
-FILTERS = {"percent": percent, "count": count, "figure": figure, "name": name, "legible": legible}
+FILTERS = {"percent": percent, "count": count, "figure": figure, "name": name, "legible": legible, "counted": counted}
