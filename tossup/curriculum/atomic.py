@@ -40,8 +40,7 @@ def replacing(path: Path) -> Iterator[IO[bytes]]:
         with suppress(FileNotFoundError):
             temporary.unlink()
         if isinstance(e, OSError | PolarsError):  # a frame that writes itself hides the disk's complaint in its own
-            cause = getattr(e, "strerror", None) or e
-            raise TossupError(f"{path} could not be written: {cause}; what was there before is intact") from e
+            raise _refused(path, e) from e
         raise
 
 
@@ -52,7 +51,7 @@ def renewing(folder: Path) -> Iterator[Path]:
     A kill in the instant between the two renames leaves none.
 
     Raises:
-        OSError: the disk refused.
+        TossupError: the disk refused.
     """
     part = folder.with_name(f"{TEMPORARY}{folder.name}-{uuid.uuid4().hex[:8]}")
     try:
@@ -62,8 +61,10 @@ def renewing(folder: Path) -> Iterator[Path]:
         old = _set_aside(folder) if folder.exists() else None
         part.rename(folder)
         sync_folder(folder.parent)
-    except BaseException:
+    except BaseException as e:
         shutil.rmtree(part, ignore_errors=True)
+        if isinstance(e, OSError):
+            raise _refused(folder, e) from e
         raise
     if old is not None:
         shutil.rmtree(old)
@@ -72,6 +73,13 @@ def renewing(folder: Path) -> Iterator[Path]:
 def remove(folder: Path) -> None:
     """Delete a folder; its name goes first, so that a kill leaves no half of it."""
     shutil.rmtree(_set_aside(folder))
+
+
+def _refused(path: Path, e: Exception) -> TossupError:
+    cause = getattr(e, "strerror", None) or e
+    return TossupError(
+        f"{path} could not be written: {cause}; what was there before is intact: mend this and run the same command"
+    )
 
 
 def _set_aside(folder: Path) -> Path:

@@ -48,15 +48,8 @@ def writing(folder: Path, step: int, keep: int) -> Iterator[Path]:
     Raises:
         TossupError: the disk refused (full, read-only); the previous checkpoint is still there.
     """
-    path = folder / f"step-{step:08d}"
-    try:
-        with atomic.renewing(path) as part:
-            yield part
-    except OSError as e:
-        raise TossupError(
-            f"{path} could not be written: {e.strerror or e}; the checkpoint before is intact: free what is missing and "
-            "run the same command"
-        ) from e
+    with atomic.renewing(folder / f"step-{step:08d}") as part:
+        yield part
     for old in _all(folder)[:-keep]:
         atomic.remove(old)
 
