@@ -25,7 +25,8 @@ def export_run(root: Path, out: Path, *, best: bool = False, adapter: bool = Fal
     float32 as it was trained; with `adapter` it is written as it is, for peft. Returns what the card says, as plain data.
 
     Raises:
-        TossupError: this is no run, it is not done, there is no such model in it, or `out` holds something.
+        TossupError: this is no run, it is not done, there is no such model in it, `out` holds something, or the disk
+            refused.
     """
     run = RunFolder(root)
     if not run.config.is_file():
@@ -38,15 +39,12 @@ def export_run(root: Path, out: Path, *, best: bool = False, adapter: bool = Fal
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise TossupError(f"{out} is there already: choose another folder, or delete it")
     facts = _facts(run, best)
-    try:
-        with atomic.renewing(out) as part:
-            if adapter:
-                _copy(source, part)
-            else:
-                export(load_policy(str(source), "cpu", "float32"), part)
-            (part / "README.md").write_text(_card(facts, adapter), encoding="utf-8")
-    except OSError as e:
-        raise TossupError(f"{out} could not be written: {e.strerror or e}") from e
+    with atomic.renewing(out) as part:
+        if adapter:
+            _copy(source, part)
+        else:
+            export(load_policy(str(source), "cpu", "float32"), part)
+        (part / "README.md").write_text(_card(facts, adapter), encoding="utf-8")
     return facts | {"folder": str(out)}
 
 
