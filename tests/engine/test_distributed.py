@@ -50,13 +50,18 @@ def alone(out: Path, steps: int) -> None:
     train(load(TrainConfig, None, SMALL | {"steps": steps, "out": str(out)}), Silent())
 
 
-def torchrun(out: Path, steps: int, folder: Path) -> subprocess.Popen[bytes]:
+def torchrun(out: Path, steps: int, folder: Path, *options: str) -> subprocess.Popen[bytes]:
     recipe = folder / "recipe.toml"
     recipe.write_text("\n".join(f"{name} = {json.dumps(value)}" for name, value in SMALL.items()))
     launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
-    command = [*launch, "-m", "tossup", "train", str(recipe), f"--out={out}", f"--steps={steps}", "--json"]
+    command = [*launch, "-m", "tossup", "train", str(recipe), f"--out={out}", f"--steps={steps}", "--json", *options]
     environment = os.environ | {"OMP_NUM_THREADS": "1"}
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment)
+
+
+def ranks_of(process: subprocess.Popen[bytes]) -> list[int]:
+    """The processes that torchrun has started."""
+    return [int(child) for child in Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()]
 
 
 def done(process: subprocess.Popen[bytes]) -> bytes:
@@ -128,8 +133,7 @@ def test_when_one_process_dies_all_end_and_the_run_goes_on(runs: dict[str, Path]
     while len(figures(out)) < 5:
         assert process.poll() is None
         time.sleep(0.05)
-    children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
-    os.kill(int(children[1]), signal.SIGKILL)
+    os.kill(ranks_of(process)[1], signal.SIGKILL)
     _, errors = process.communicate()
     assert process.returncode == 1
     assert re.search(rb"exitcode *: -9", errors)
@@ -137,6 +141,28 @@ def test_when_one_process_dies_all_end_and_the_run_goes_on(runs: dict[str, Path]
     assert saved >= 4
     alone(out, saved + 1)
     assert json.loads((out / "summary.json").read_text())["steps"] == saved + 1
+
+
+def test_told_to_stop_all_save_the_step_under_way_and_the_run_goes_on(tmp_path: Path) -> None:
+    """By torchrun, which tells them all, and then by whoever takes one process: the others end with it."""
+    out, done_before = tmp_path / "run", 0
+    for told in ("torchrun", "one process"):
+        process = torchrun(out, 10_000, tmp_path, "--save-every=1000")
+        while not (out / "metrics.jsonl").exists() or len(figures(out)) <= done_before:
+            assert process.poll() is None
+            time.sleep(0.05)
+        os.kill(process.pid if told == "torchrun" else ranks_of(process)[1], signal.SIGTERM)
+        _, errors = process.communicate()
+        steps = len(figures(out))
+        assert f"told to stop (SIGTERM): saved after step {steps}\n".encode() in errors
+        assert errors.count(b"\ninterrupted\n") == 2
+        assert (out / "checkpoints" / f"step-{steps:08d}").is_dir()
+        assert steps > done_before
+        done_before = steps
+    assert re.findall(rb"exitcode +: (\S+)", errors) == [b"130", b"130"]  # in torchrun's account of them
+    alone(out, done_before + 1)
+    alone(tmp_path / "whole", done_before + 1)
+    assert_same_training(tmp_path / "whole", out)
 
 
 def test_shares_are_neighbours_and_cover_everything() -> None:

@@ -1,4 +1,4 @@
-"""SIGTERM, as a scheduler sends it before it takes the machine: nothing that was computed is lost."""
+"""SIGTERM, as a scheduler sends it before it takes the machine, and Ctrl-C: nothing that was computed is lost."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ from typing import Any
 import pytest
 
 from tossup.engine.config import TrainConfig, load
+from tossup.engine.distributed import World
 from tossup.engine.progress import Silent
-from tossup.engine.stopping import stop_asked
+from tossup.engine.stopping import SIGNALS, listening
 from tossup.engine.train import train
 
 SETTINGS = {
@@ -32,18 +33,23 @@ def config(out: Path, steps: int) -> TrainConfig:
 
 
 class Scheduler(Silent):
-    """Wants the machine after this many steps."""
+    """Wants the machine after this many steps, and says so with this signal."""
 
-    def __init__(self, after: int) -> None:
-        self.after = after
+    def __init__(self, after: int, number: signal.Signals = signal.SIGTERM) -> None:
+        self.after, self.number = after, number
         self.said: list[str] = []
 
     def note(self, text: str) -> None:
         self.said.append(text)
 
+    def generated(self, answers: int) -> None:
+        if self.after == 0:
+            signal.raise_signal(self.number)
+            self.after = -1
+
     def step(self, step: int, metrics: Mapping[str, float]) -> None:
         if step == self.after:
-            signal.raise_signal(signal.SIGTERM)
+            signal.raise_signal(self.number)
 
 
 def figures(run: Path) -> list[dict[str, Any]]:
@@ -51,17 +57,43 @@ def figures(run: Path) -> list[dict[str, Any]]:
     return [{k: v for k, v in line.items() if not k.startswith(("time/", "seconds"))} for line in lines]
 
 
-def test_the_step_under_way_is_saved_and_the_run_goes_on_as_if_never_stopped(tmp_path: Path) -> None:
-    scheduler = Scheduler(after=2)
-    before = signal.getsignal(signal.SIGTERM)
+def checkpoints(run: Path) -> list[str]:
+    return sorted(path.name for path in (run / "checkpoints").iterdir())
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run that was never stopped."""
+    out = tmp_path_factory.mktemp("whole")
+    train(config(out, 4), Silent())
+    return out
+
+
+@pytest.mark.parametrize(("number", "name"), [(signal.SIGTERM, "SIGTERM"), (signal.SIGINT, "Ctrl-C")])
+def test_the_step_under_way_is_saved_and_the_run_goes_on_as_if_never_stopped(
+    number: signal.Signals, name: str, whole: Path, tmp_path: Path
+) -> None:
+    scheduler = Scheduler(2, number)
+    before = signal.getsignal(number)
     with pytest.raises(KeyboardInterrupt):
-        train(config(tmp_path / "stopped", 4), scheduler)
-    assert signal.getsignal(signal.SIGTERM) == before
-    assert [path.name for path in (tmp_path / "stopped" / "checkpoints").iterdir()] == ["step-00000002"]
-    assert scheduler.said[-1] == "told to stop (SIGTERM): saved after step 2"
-    train(config(tmp_path / "stopped", 4), Silent())
-    train(config(tmp_path / "whole", 4), Silent())
-    assert figures(tmp_path / "stopped") == figures(tmp_path / "whole")
+        train(config(tmp_path, 4), scheduler)
+    assert signal.getsignal(number) == before
+    assert checkpoints(tmp_path) == ["step-00000002"]
+    assert scheduler.said[-1] == f"told to stop ({name}): saved after step 2"
+    train(config(tmp_path, 4), Silent())
+    assert figures(tmp_path) == figures(whole)
+
+
+def test_told_while_the_start_model_is_measured_it_stops_before_the_first_step(tmp_path: Path) -> None:
+    measured = {"eval_pool": ["builtin:arithmetic/heldout"], "eval.problems": 8, "eval.samples": 1}
+    with pytest.raises(KeyboardInterrupt):
+        train(load(TrainConfig, None, SETTINGS | measured | {"steps": 1, "out": str(tmp_path)}), Scheduler(0))
+    assert checkpoints(tmp_path) == ["step-00000000"]
+    assert not (tmp_path / "metrics.jsonl").exists()
+    resumed = Scheduler(-1)
+    summary = train(load(TrainConfig, None, SETTINGS | measured | {"steps": 1, "out": str(tmp_path)}), resumed)
+    assert [evaluation["step"] for evaluation in summary["evaluations"]] == [0, 1]
+    assert not any("accuracy before" in said for said in resumed.said)  # it is known
 
 
 def test_a_run_that_is_told_at_its_end_comes_to_it(tmp_path: Path) -> None:
@@ -69,31 +101,62 @@ def test_a_run_that_is_told_at_its_end_comes_to_it(tmp_path: Path) -> None:
     assert (tmp_path / "summary.json").exists()
 
 
-def test_a_second_signal_does_what_it_did_before() -> None:
+@pytest.mark.parametrize("first", [signal.SIGTERM, signal.SIGINT])
+def test_alone_a_second_signal_does_what_it_did_before(first: signal.Signals) -> None:
     heard: list[int] = []
-    old = signal.signal(signal.SIGTERM, lambda number, _: heard.append(number))
+    old = {number: signal.signal(number, lambda number, _: heard.append(number)) for number in SIGNALS}
+    world = World()
     try:
-        with stop_asked(True) as asked:
-            assert not asked()
-            os.kill(os.getpid(), signal.SIGTERM)
-            assert asked()
+        with listening(world):
+            assert not world.told
+            os.kill(os.getpid(), first)
+            assert world.told == SIGNALS[first]
             assert not heard
-            os.kill(os.getpid(), signal.SIGTERM)
-        assert heard == [signal.SIGTERM]
+            for number in SIGNALS:
+                os.kill(os.getpid(), number)
+        assert heard == list(SIGNALS)
     finally:
-        signal.signal(signal.SIGTERM, old)
+        for number, handler in old.items():
+            signal.signal(number, handler)
 
 
-def test_off_and_in_a_thread_the_signal_is_left_alone() -> None:
-    before = signal.getsignal(signal.SIGTERM)
+def test_under_torchrun_further_signals_do_nothing_even_on_the_way_out() -> None:
+    world = World()
+    world.size = 2
+    old = {number: signal.getsignal(number) for number in SIGNALS}
+
+    def told_twice() -> None:
+        with listening(world):
+            for number in (*SIGNALS, *SIGNALS):
+                signal.raise_signal(number)
+            assert world.told
+            raise KeyboardInterrupt("the way out")
+
+    try:
+        with pytest.raises(KeyboardInterrupt, match="the way out"):
+            told_twice()
+        for number in SIGNALS:
+            signal.raise_signal(number)
+    finally:
+        for number, handler in old.items():
+            signal.signal(number, handler)
+
+
+def test_in_a_thread_the_signals_are_left_alone_and_so_is_one_that_is_ignored() -> None:
     seen: list[Any] = []
 
-    def look(on: bool) -> None:
-        with stop_asked(on):
-            seen.append(signal.getsignal(signal.SIGTERM))
+    def look() -> None:
+        with listening(World()):
+            seen.extend(signal.getsignal(number) for number in SIGNALS)
 
-    look(False)
-    thread = threading.Thread(target=look, args=[True])
+    thread = threading.Thread(target=look)
     thread.start()
     thread.join()
-    assert seen == [before, before]
+    assert seen == [signal.getsignal(number) for number in SIGNALS]
+
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        look()
+        assert seen[-1] is signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGINT, before)

@@ -46,6 +46,8 @@ class World:
 
     rank = 0
     size = 1
+    told = ""
+    """By what this process, or one that it has gathered from since, was told to stop (see `stopping`); empty: by nothing."""
 
     @property
     def leads(self) -> bool:
@@ -140,11 +142,12 @@ class Torchrun(World):
         return box[0]  # type: ignore[return-value]
 
     def gather(self, value: T) -> list[T]:
-        """The values of all ranks in their order, on every rank."""
-        values: list[Any] = [None] * self.size
+        """The values of all ranks in their order, on every rank; what a rank was told comes along."""
+        found: list[Any] = [None] * self.size
         with _as_user_error(self.rank):
-            dist.all_gather_object(values, value)
-        return values
+            dist.all_gather_object(found, (value, self.told))
+        self.told = next((told for _, told in found if told), "")
+        return [value for value, _ in found]
 
     def shard(self, policy: Policy) -> None:
         """FSDP2: a unit for each decoder layer, and one for the rest (embeddings, last norm, head).
@@ -224,7 +227,7 @@ def join(device: str, timeout_s: float) -> World:
     Raises:
         TossupError: the others cannot be reached, or there is no device for this rank.
     """
-    return Torchrun(device, timeout_s) if int(os.environ.get("WORLD_SIZE", "1")) > 1 else ALONE
+    return Torchrun(device, timeout_s) if int(os.environ.get("WORLD_SIZE", "1")) > 1 else World()
 
 
 def follows() -> bool:

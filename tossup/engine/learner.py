@@ -81,6 +81,15 @@ class Learner:
         self.world.broadcast(None)
 
     @collective
+    def interrupt(self) -> None:
+        """End on every rank as by Ctrl-C.
+
+        Raises:
+            KeyboardInterrupt: always.
+        """
+        raise KeyboardInterrupt
+
+    @collective
     def sample(
         self,
         problems: Sequence[Problem],

@@ -45,7 +45,7 @@ from tossup.engine.pools import learned, tags
 from tossup.engine.progress import Progress, Watcher
 from tossup.engine.rollouts import stream
 from tossup.engine.samplers import make_sampler, watched
-from tossup.engine.stopping import stop_asked
+from tossup.engine.stopping import listening
 from tossup.records import Group, tokens
 
 WAVE_STREAM = 1
@@ -65,7 +65,7 @@ def train(config: TrainConfig, watcher: Watcher) -> dict[str, Any]:
     try:
         if world.leads:
             return _lead(config, watcher, world)
-        with closing(Learner(config, world)) as learner:
+        with closing(Learner(config, world)) as learner, listening(world):
             learner.follow()
         return {}
     finally:
@@ -82,12 +82,12 @@ def _lead(config: TrainConfig, watcher: Watcher, world: World) -> dict[str, Any]
             run.resume()
             if (result := run.result()) is None:
                 run.cut_back()
-                with run.dashboard(), stop_asked(world.size == 1) as asked:
+                with run.dashboard(), listening(world):
                     run.evaluate_at_start()
                     while (reason := run.finished()) is None:
+                        if world.told:
+                            run.stop(world.told)
                         run.one_step()
-                        if asked():
-                            run.stop()
                     result = run.finish(reason)
             run.learner.dismiss()
             return result
@@ -116,6 +116,8 @@ class Run:
         self.metrics = Metrics(folder.metrics)
         self.board: Dashboard = NoDashboard()
         self.progress = Progress()
+        self.saved = -1
+        """The step of the newest checkpoint; -1: there is none."""
         self.clock = Clock()
         self.started = time.perf_counter()
 
@@ -128,6 +130,7 @@ class Run:
             self.sampler.restore({name: tensor.numpy() for name, tensor in state["sampler"].items()})
             self.pending.restore(json.loads(state["pending"]))
             self.progress = Progress(**json.loads(state["progress"]))
+            self.saved = self.progress.step
             self.watcher.note(f"resuming {self.folder.root} after step {self.progress.step}")
         else:
             self.watcher.note(f"run folder {self.folder.root}")
@@ -237,19 +240,18 @@ class Run:
                 "progress": json.dumps(asdict(self.progress)),
             }
             checkpoint.write_state(part, state | self.learner.write(part))
+        self.saved = self.progress.step
 
-    def stop(self) -> None:
-        """Save, and end as by Ctrl-C.
+    def stop(self, told: str) -> None:
+        """Save, and end on every rank as by Ctrl-C.
 
         Raises:
-            KeyboardInterrupt: always, unless the run is at its end anyway.
+            KeyboardInterrupt: always.
         """
-        if self.finished() is not None:
-            return
-        if self.progress.step % self.config.save_every:
+        if self.saved != self.progress.step:
             self._save()
-        self.watcher.note(f"told to stop (SIGTERM): saved after step {self.progress.step}")
-        raise KeyboardInterrupt
+        self.watcher.note(f"told to stop ({told}): saved after step {self.progress.step}")
+        self.learner.interrupt()
 
     def finish(self, reason: str) -> dict[str, Any]:
         """Evaluate, give the waiting groups their fate, write model, pool and summary."""
