@@ -25,6 +25,9 @@ MAX_REPLY = 64 << 20
 
 START_WALL_S = 120.0
 
+PARTING_MS = 10_000
+"""How long a worker that has closed its pipes may take to be gone, where everything else wants the processor too."""
+
 
 class OverrunError(Exception):
     """The job used up its time."""
@@ -185,7 +188,7 @@ class WorkerProcess:
             with open_pidfd(self.process.pid) as pidfd:
                 ended = select.poll()
                 ended.register(pidfd, select.POLLIN)
-                if not ended.poll(1000):
+                if not ended.poll(PARTING_MS):
                     return "worker closed its pipes"
             how = os.waitid(os.P_PID, self.process.pid, os.WEXITED | os.WNOWAIT)
         except (ProcessLookupError, ChildProcessError):  # another thread has ended and reaped it meanwhile
