@@ -159,7 +159,7 @@ def test_told_to_stop_all_save_the_step_under_way_and_the_run_goes_on(tmp_path: 
         assert (out / "checkpoints" / f"step-{steps:08d}").is_dir()
         assert steps > done_before
         done_before = steps
-    assert re.findall(rb"exitcode +: (\S+)", errors) == [b"130", b"130"]  # in torchrun's account of them
+    assert set(re.findall(rb"exitcode +: (\S+)", errors)) == {b"130"}  # in torchrun's account, of one or of both
     alone(out, done_before + 1)
     alone(tmp_path / "whole", done_before + 1)
     assert_same_training(tmp_path / "whole", out)
