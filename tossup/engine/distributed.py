@@ -240,7 +240,7 @@ def _call(function: Callable[..., T], *args: Any) -> T:
 
 
 def _layers(model: Any) -> Sequence[Any]:
-    """The decoder layers: the longest list of modules, wherever a model family keeps it."""
+    """The decoder layers: the list of modules that holds the most parameters, wherever a model family keeps it."""
     lists = [module for module in model.modules() if isinstance(module, torch.nn.ModuleList)]
     return list(max(lists, key=lambda layers: sum(p.numel() for p in layers.parameters()), default=()))
 
