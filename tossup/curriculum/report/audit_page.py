@@ -24,7 +24,8 @@ COLOURS = {"wasted": ACCENT, "all right": FATE_COLOURS["all_correct"], "all wron
 FEW, NEARLY = 16, 0.8
 """Where this share of the units has the same few answers, each count of right ones has a bar of its own."""
 
-LINES = 8
+LINE_COLOURS = ("#4c78a8", "#f58518", "#e45756", "#72b7b2", "#54a24b", "#d6b42c", "#b279a2", "#ff9da6")
+LINES = len(LINE_COLOURS)
 """So many sets at most have a line in the chart; the table holds all."""
 
 SETS = 300
@@ -63,7 +64,7 @@ def html(rollouts: Rollouts, sets: Sequence[SetAudit], overall: SetAudit, *, rul
         ends=_ends(overall),
         sets=[(label(one), one) for one in largest[:SETS]] if several else [],
         more=max(0, len(sets) - SETS),
-        lines=min(LINES, len(sets)),
+        lines=[(label(one), colour) for one, colour in zip(largest, LINE_COLOURS, strict=False)] if several else [],
         fates=fates,
         colours=COLOURS,
         rule=rule,
@@ -192,8 +193,8 @@ def waste_of_sets(sets: Sequence[SetAudit]) -> Spec:
     y = alt.Y("share:Q", title="wasted groups", axis=alt.Axis(format="%"), scale=alt.Scale(domain=[0, 1]))
     shares = [alt.Tooltip(f"{name}:Q", format=".1%") for name in ("share", "low", "high")]
     names = [legible(label(one), 40) for one in sets]
-    legend = alt.Legend(orient="top", title=None, columns=2, labelLimit=150, symbolOpacity=1, symbolType="square")
-    colour = alt.Color("set:N", sort=names, scale=alt.Scale(scheme="tableau10"), legend=legend)
+    scale = alt.Scale(domain=names, range=list(LINE_COLOURS[: len(names)]))
+    colour = alt.Color("set:N", scale=scale, legend=None)  # the page names the colours above the chart
     line = alt.Chart(pl.DataFrame(rows)).mark_line(point=alt.OverlayMarkDef(size=50))
     return charts.spec(line.encode(x=x, y=y, color=colour, tooltip=["set:N", "G:Q", *shares]))
 
@@ -250,7 +251,9 @@ def fate_bars(fates: Sequence[dict[str, Any]]) -> Spec:
     """One bar a fate."""
     names = [row["fate"] for row in fates]
     x = alt.X(
-        "share:Q", title="share of the generated tokens", axis=alt.Axis(format="%", tickCount=5, labelOverlap=True)
+        "share:Q",
+        title="share of the generated tokens",
+        axis=alt.Axis(format="%", tickCount=5, labelOverlap="greedy", labelSeparation=14),
     )
     y = alt.Y("fate:N", sort=names, title=None, axis=alt.Axis(minExtent=110))
     colour = alt.Color("fate:N", scale=alt.Scale(domain=names, range=[row["colour"] for row in fates]), legend=None)

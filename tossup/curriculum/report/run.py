@@ -67,7 +67,7 @@ def html(source: Source) -> str:
     left_out = curated.left_out(source)
     listed_ids = [row["id"] for row in left_out.rows] if left_out is not None else []
     prompts = source.prompts([*chosen["problem"], *listed_ids])
-    curves = {"all groups of this run": waste.overall.expected}
+    curves = {"all groups": waste.overall.expected}
     if waste.uniform is not None:
         curves = {"drawn uniformly": waste.uniform.expected} | curves
     kinds = reasons.reasons(rows)
