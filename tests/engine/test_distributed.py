@@ -50,10 +50,10 @@ def alone(out: Path, steps: int) -> None:
     train(load(TrainConfig, None, SMALL | {"steps": steps, "out": str(out)}), Silent())
 
 
-def torchrun(out: Path, steps: int, folder: Path, *options: str) -> subprocess.Popen[bytes]:
+def torchrun(out: Path, steps: int, folder: Path, *options: str, ranks: int = 2) -> subprocess.Popen[bytes]:
     recipe = folder / "recipe.toml"
     recipe.write_text("\n".join(f"{name} = {json.dumps(value)}" for name, value in SMALL.items()))
-    launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(ranks)]
     command = [*launch, "-m", "tossup", "train", str(recipe), f"--out={out}", f"--steps={steps}", "--json", *options]
     environment = os.environ | {"OMP_NUM_THREADS": "1"}
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment)
@@ -116,15 +116,18 @@ def test_two_processes_train_as_one_does(runs: dict[str, Path]) -> None:
     assert any(line["update/optimizer_steps"] == 2 for line in trained)
 
 
-def test_a_sharded_run_goes_on_alone_and_a_lone_one_sharded(runs: dict[str, Path], tmp_path: Path) -> None:
+def test_a_run_goes_on_with_any_number_of_processes(runs: dict[str, Path], tmp_path: Path) -> None:
     shards = list(runs["two"].glob("checkpoints/step-*/shards/*.distcp"))
     assert {path.name[:3] for path in shards} == {"__0", "__1"}
     from_two, from_one = copied(runs["two"], tmp_path / "from-two"), copied(runs["one"], tmp_path / "from-one")
+    two_by_three = copied(runs["two"], tmp_path / "two-by-three")
     alone(from_two, 5)
     done(torchrun(from_one, 5, tmp_path))
+    done(torchrun(two_by_three, 5, tmp_path, ranks=3))  # its width of 64 leaves them unequal shards
+    assert len(list(two_by_three.glob("checkpoints/step-00000005/shards/*.distcp"))) == 3
     alone(copied(runs["one"], tmp_path / "whole"), 5)
-    assert_same_training(tmp_path / "whole", from_two)
-    assert_same_training(tmp_path / "whole", from_one)
+    for run in (from_two, from_one, two_by_three):
+        assert_same_training(tmp_path / "whole", run)
 
 
 def test_when_one_process_dies_all_end_and_the_run_goes_on(runs: dict[str, Path], tmp_path: Path) -> None:
