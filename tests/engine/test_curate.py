@@ -204,7 +204,7 @@ def test_a_pool_beyond_the_model_is_said_plainly(tmp_path: Path) -> None:
     problems = [Problem(f"p{i}", "What is the airspeed of a swallow?", "24", "math", "monty") for i in range(5)]
     Pool.of(problems).write(tmp_path / "hard.jsonl")
     report = curate(config(tmp_path / "out.jsonl", str(tmp_path / "hard.jsonl")), Counting())
-    assert "solved none of the 5 problems" in report["verdict"]
+    assert "solved none of 5 problems" in report["verdict"]
     assert report["never_solved"] == 5
     assert json.loads((tmp_path / "out.jsonl").read_text().split("\n")[0])["attempts"] == 4
 
