@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
+from dataclasses import replace
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
@@ -10,15 +13,18 @@ import pytest
 import torch
 from click.testing import CliRunner
 from small import make_group
+from test_architectures import ARCHITECTURES, write_model
+from torch.profiler import ProfilerActivity, profile
 
 from tossup.cli import app
 from tossup.curriculum.pool import Pool
 from tossup.engine import policy as models
 from tossup.engine.arithmetic import recipe_path
-from tossup.engine.config import TrainConfig, load
-from tossup.engine.logps import recomputed
-from tossup.engine.plan import activations, plan, skeleton
-from tossup.engine.probe import decoder
+from tossup.engine.config import SamplingConfig, TrainConfig, load
+from tossup.engine.footprint import of_generation, of_update
+from tossup.engine.generate import TransformersGenerator
+from tossup.engine.logps import logps_and_entropy, recomputed
+from tossup.engine.plan import memory, plan, skeleton
 from tossup.engine.progress import Silent
 from tossup.engine.step import make_optimizer, update
 from tossup.engine.train import train
@@ -48,32 +54,84 @@ def test_what_stays_in_memory_is_what_a_run_holds(tmp_path: Path, changes: dict[
     assert found.get("always: start model") == (sizes(ref.model.parameters()) if ref else None)
 
 
-@pytest.mark.parametrize("again", [False, True])
+def most_allocated(work: Callable[[], object]) -> tuple[int, object]:
+    """The most bytes that torch's allocator had given out at once, by its own account, above those at the start."""
+    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as profiler:
+        result = work()
+    events = sorted(
+        (e for e in profiler.profiler.kineto_results.events() if e.name() == "[memory]"), key=lambda e: e.start_ns()
+    )
+    return max(accumulate((e.nbytes() for e in events), initial=0)), result
+
+
+@pytest.fixture(scope="module", params=["llama", "gemma2", "mixtral", "gpt2", "qwen3_5"])
+def folder(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Models that differ in what takes memory: a head that is no head alone, experts, layers of states."""
+    return write_model(tmp_path_factory.mktemp("model"), *ARCHITECTURES[request.param])
+
+
+@pytest.mark.parametrize(("again", "packed"), [(False, False), (True, False), (False, True)])
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-def test_activations_are_counted_on_shapes_as_on_data(again: bool, dtype: str) -> None:
-    """The bytes that autograd keeps of a real pass, but for the weights themselves."""
-    settings = config(dtype=dtype)
+def test_a_pass_takes_on_shapes_what_it_takes_on_data(folder: Path, dtype: str, again: bool, packed: bool) -> None:
+    settings = config(model=str(folder), dtype=dtype)
     policy = models.load(settings.model, dtype=dtype)
-    own = {p.untyped_storage().data_ptr() for p in policy.model.parameters()}
-    kept: dict[int, torch.UntypedStorage] = {}
+    for p in policy.trainable().values():
+        p.grad = torch.zeros_like(p)
+    ids = torch.randint(2, 25, (6, 48))
+    there, mask = torch.ones_like(ids), torch.ones(6, 47, dtype=torch.bool)
 
-    def keep(tensor: torch.Tensor) -> torch.Tensor:
-        kept.setdefault(tensor.untyped_storage().data_ptr(), tensor.untyped_storage())
-        return tensor
+    def work() -> None:
+        with recomputed(policy.model, again):
+            logps_and_entropy(policy, ids, there, mask, 1.0, packed=packed)[0].sum().backward()  # type: ignore[no-untyped-call]
 
-    hooks = torch.autograd.graph.saved_tensors_hooks(keep, lambda t: t)
-    with policy.autocast(), recomputed(policy.model, again), hooks:
-        last = decoder(policy.model)(input_ids=torch.zeros(3, 40, dtype=torch.long), use_cache=False)
-    real = sum(storage.nbytes() for key, storage in kept.items() if key not in own)
-    assert last.last_hidden_state.requires_grad
-    assert activations(skeleton(settings), 3, 40, again) == pytest.approx(real, rel=0.02)
+    most, _ = most_allocated(work)
+    found = of_update(skeleton(settings), 6, 48, 1.0, again, packed)
+    assert found is not None
+    assert 0.95 < sum(found) / most < 1.2
+    assert 0.25 < found.activations / sum(found) < 1 or again
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_decoding_takes_on_shapes_what_it_takes_on_data(folder: Path, dtype: str) -> None:
+    settings = config(model=str(folder), dtype=dtype)
+    policy = replace(models.load(settings.model, dtype=dtype), eos_ids=frozenset([99]))  # no answer ends early
+    prompts = [tuple(range(2, 14))] * 4
+    generator = TransformersGenerator(policy)
+    sampling = SamplingConfig(max_new_tokens=36, batch_size=32)
+    most, _ = most_allocated(lambda: generator.generate(prompts, 8, [1, 2, 3, 4], sampling))
+    found = of_generation(skeleton(settings), 4, 12, 8, 48, 1.0)
+    assert found is not None
+    assert 0.95 < sum(found) / most < 1.2
+
+
+def test_the_whole_is_counted_and_what_cannot_be_counted_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    settings, policy = config(), skeleton(config())
+    found = memory(policy, settings, 20)
+    assert found.keys() > {"update: activations", "update: working memory", "generation: cache"}
+    assert all(count is not None and count > 0 for count in found.values())
+    forward = policy.model.model.forward
+
+    def by_data(**kwargs: Any) -> Any:
+        return forward(**kwargs) if kwargs["input_ids"].unique().shape[0] else None
+
+    policy.model.model.forward = by_data
+    unknown = memory(policy, settings, 20)
+    assert unknown["update: activations"] is None
+    assert unknown["always: weights"] == found["always: weights"]
 
 
 def test_recomputing_and_smaller_passes_take_less() -> None:
     policy = skeleton(config())
-    plain, again, half = (activations(policy, *args) for args in ((4, 64, False), (4, 64, True), (2, 64, False)))
-    assert again < plain / 4
-    assert half == pytest.approx(plain / 2, rel=0.05)
+    plain, again, half = (
+        of_update(policy, *args, 1.0, again, False)
+        for args, again in (((4, 64), False), ((4, 64), True), ((2, 64), False))
+    )
+    assert plain is not None
+    assert again is not None
+    assert half is not None
+    assert again.activations < plain.activations / 3
+    assert sum(again) < sum(plain) / 1.5
+    assert half.activations == pytest.approx(plain.activations / 2, rel=0.05)
 
 
 def test_the_prompt_is_shown_with_the_template_and_nothing_is_written(tmp_path: Path) -> None:

@@ -1,31 +1,40 @@
 """What a training run would be, before it costs anything: `tossup train --dry-run`.
 
 Settings and pools are read and checked as a run does it; of the model only configuration and tokenizer are. Its memory is
-counted on a skeleton whose tensors have shapes and no data, so a model of any size is planned on any machine in seconds.
+counted on a skeleton whose tensors have shapes and no data (see `footprint`), so a model of any size is planned on any
+machine in seconds.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
+from resource import RUSAGE_SELF, getrusage
 from typing import Any
 
 import torch
-from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicOutputShapeException, FakeTensorMode
+from torch._subclasses.fake_tensor import FakeTensorMode
 
 from tossup import verifiers
 from tossup.engine import checkpoint, lora
 from tossup.engine.config import TrainConfig
 from tossup.engine.folder import RunFolder, default_root
+from tossup.engine.footprint import has_plain_head, of_generation, of_update
 from tossup.engine.inputs import Problems, of_model
-from tossup.engine.logps import CHUNK_LOGITS, recomputed
 from tossup.engine.policy import Policy, compute_type, model_source
 from tossup.engine.pools import spread
-from tossup.engine.probe import REFUSALS, decoder
+from tossup.engine.probe import REFUSALS
 from tossup.engine.prompts import encode_prompt
-from tossup.engine.step import MICRO_BATCH_TOKENS
+from tossup.engine.step import MICRO_BATCH_TOKENS, packs_rows
 from tossup.records import Problem, TossupError
+
+PURPOSES = ("always", "update", "generation")
+
+BESIDE = 192 << 20
+"""On a CPU, on top of what the plan has loaded and whatever the model: what torch's first real operations take, and what glibc
+keeps of freed blocks; 110 to 140 MiB were seen (`benchmarks/dry_run.py`)."""
 
 PROMPTS = 1000
 """At most so many prompts, evenly spaced over the pool, are tokenized for the longest."""
@@ -66,7 +75,8 @@ def plan(config: TrainConfig) -> dict[str, Any]:
         "example": _example(policy, sampled[0], prompts[0]),
         "parameters": sum(p.numel() for p in policy.model.parameters()),
         "trainable": sum(p.numel() for p in policy.trainable().values()),
-        "memory": memory(policy, config, longest),
+        "memory": (found := memory(policy, config, longest)),
+        "memory_at_most": at_most(found),
         "device_memory": _device_memory(policy.device),
     }
 
@@ -113,7 +123,8 @@ def skeleton(config: TrainConfig) -> Policy:
     cuda = config.device.startswith("cuda") or (config.device == "auto" and torch.cuda.is_available())
     device = torch.device("cuda" if cuda else "cpu")
     compute = compute_type(config.dtype, device)
-    return Policy(model, tokenizer, device, compute, frozenset({tokenizer.eos_token_id} - {None}), 0)
+    policy = Policy(model, tokenizer, device, compute, frozenset({tokenizer.eos_token_id} - {None}), 0)
+    return replace(policy, plain_head=has_plain_head(policy))
 
 
 def _fake(model: Any) -> None:
@@ -129,63 +140,57 @@ def _fake(model: Any) -> None:
                 module._buffers[name] = None if buffer is None else torch.empty(buffer.shape, dtype=buffer.dtype)
 
 
-def memory(policy: Policy, config: TrainConfig, longest_prompt: int) -> dict[str, int]:
-    """Bytes by purpose. "always" is there all the time, "update" and "generation" in turns.
+def memory(policy: Policy, config: TrainConfig, longest_prompt: int) -> dict[str, int | None]:
+    """Bytes by purpose; None where the model's shapes depend on its data. "always" is there all the time, "update" and
+    "generation" in turns.
 
-    Left out: what libraries, the CUDA context and fragmentation take. What cannot be known of a model is not named.
+    Left out: the CUDA context, and what an allocator cannot use.
     """
     weights = sum(p.numel() for p in policy.model.parameters()) * 4
     trained = sum(p.numel() for p in policy.trainable().values()) * 4
     cpu = policy.device.type == "cpu"
-    width = min(policy.context, longest_prompt + config.rollout.max_new_tokens)
-    rows = max(1, (config.update.micro_batch_tokens or MICRO_BATCH_TOKENS[cpu]) // width)
-    vocabulary = policy.model.get_input_embeddings().num_embeddings
-    found = {
+    found: dict[str, int | None] = {
+        "always: program and libraries": getrusage(RUSAGE_SELF).ru_maxrss * 1024 + BESIDE if cpu else 0,
         "always: weights": weights,
         "always: moments of AdamW": 2 * trained,
         "always: start model": weights if config.update.kl_beta > 0 and not config.lora.rank else 0,
         "update: gradients": trained,
-        "update: activations": activations(policy, rows, width, config.update.gradient_checkpointing),
-        "update: logits of a chunk": 3 * 4 * min(CHUNK_LOGITS[cpu], rows * width * vocabulary),
-        "generation: cache": _cache(policy, config.rollout.batch_size * width),
     }
-    if config.rollout.generator == "vllm":
-        found["generation: cache"] = int(config.rollout.generator_memory * (_device_memory(policy.device) or 0))
-    return {name: count for name, count in found.items() if count}
+    width = min(policy.context, longest_prompt + config.rollout.max_new_tokens)
+    found |= _of_update(policy, config, width) | _of_generation(policy, config, longest_prompt, width)
+    return {name: count for name, count in found.items() if count != 0}
 
 
-def activations(policy: Policy, rows: int, width: int, again: bool) -> int:
-    """Bytes that the decoder keeps of so many rows for the backward pass; 0 where its shapes depend on data.
-
-    With a compute type of 16 bits its copy of the weights is among them.
-    """
-    own = {p.untyped_storage()._cdata for p in policy.model.parameters()}
-    kept: dict[int, torch.UntypedStorage] = {}
-
-    def keep(tensor: torch.Tensor) -> torch.Tensor:
-        storage = tensor.untyped_storage()
-        kept.setdefault(storage._cdata, storage)
-        return tensor
-
-    mode = next(policy.model.parameters()).fake_mode
-    half = torch.autocast("cpu", dtype=torch.bfloat16, enabled=policy.compute is not torch.float32)
-    try:
-        with mode, half, recomputed(policy.model, again), torch.autograd.graph.saved_tensors_hooks(keep, lambda t: t):
-            ids = torch.zeros(rows, width, dtype=torch.long)
-            last = decoder(policy.model)(input_ids=ids, use_cache=False).last_hidden_state
-    except (DataDependentOutputException, DynamicOutputShapeException):
-        return 0
-    del last  # until here, it holds what was kept
-    return sum(storage.nbytes() for key, storage in kept.items() if key not in own)
+def at_most(found: Mapping[str, int | None]) -> int:
+    """Bytes at the worst moment, of what `memory` gives: what is there always, and an update or a generation."""
+    parts = {p: sum(n or 0 for name, n in found.items() if name.startswith(f"{p}:")) for p in PURPOSES}
+    return parts["always"] + max(parts["update"], parts["generation"])
 
 
-def _cache(policy: Policy, tokens: int) -> int:
-    """Keys and values of so many tokens, where the configuration tells of them; 0 where not."""
-    settings = policy.model.config.get_text_config()
-    attending = int(getattr(settings, "num_attention_heads", 0))
-    heads = int(getattr(settings, "num_key_value_heads", None) or attending)
-    width = int(getattr(settings, "head_dim", None) or settings.hidden_size // max(1, attending))
-    return int(2 * tokens * settings.num_hidden_layers * heads * width * policy.compute.itemsize)
+def _of_update(policy: Policy, config: TrainConfig, width: int) -> dict[str, int | None]:
+    cfg = config.update
+    rows = max(1, (cfg.micro_batch_tokens or MICRO_BATCH_TOKENS[policy.device.type == "cpu"]) // width)
+    packed = packs_rows(replace(policy, packs=True), cfg.packing)
+    found = of_update(policy, rows, width, config.rollout.temperature, cfg.gradient_checkpointing, packed)
+    return {
+        "update: activations": found and found.activations,
+        "update: working memory": found and found.passing,
+    }
+
+
+def _of_generation(policy: Policy, config: TrainConfig, longest: int, width: int) -> dict[str, int | None]:
+    cfg = config.rollout
+    if cfg.generator == "vllm":
+        return {"generation: vLLM": int(cfg.generator_memory * (_device_memory(policy.device) or 0))}
+    prompts = max(1, cfg.batch_size // cfg.group_size)
+    if not config.eval_pool:
+        prompts = min(prompts, cfg.problems_per_step)
+    found = of_generation(policy, prompts, min(longest, width - 1), cfg.group_size, width, cfg.temperature)
+    return {
+        "generation: weights in 16 bits": found and found.copies,
+        "generation: cache": found and found.cache,
+        "generation: working memory": found and found.passing,
+    }
 
 
 def _device_memory(device: torch.device) -> int | None:
