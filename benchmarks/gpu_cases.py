@@ -43,7 +43,7 @@ def update(setting: Setting, case: str) -> Figures:
     chunked: the log-probs as the engine computes them; whole: all logits of a micro-batch at once. Packed rows are for flash
     attention; with the others their cost grows with the square of the row.
     """
-    from tossup.engine import logps
+    from tossup.engine import head
     from tossup.engine.config import TrainConfig
     from tossup.engine.step import make_optimizer, packs_rows
     from tossup.engine.step import update as engine_update
@@ -66,11 +66,11 @@ def update(setting: Setting, case: str) -> Figures:
     optimizer = make_optimizer(model, config.update)
     kept = groups(setting, name, int(size))
     lengths = [len(r.prompt_ids) + len(r.response_ids) for g in kept for r in g.rollouts]
-    chunks, on_cpu = dict(logps.CHUNK_LOGITS), setting.device == "cpu"
+    blocks, on_cpu = dict(head.BLOCK_LOGITS), setting.device == "cpu"
     if setting.tiny:  # so that there is more than one
-        logps.CHUNK_LOGITS[on_cpu] = 1 << 15
+        head.BLOCK_LOGITS[on_cpu] = 1 << 15
     if variant.startswith("whole"):
-        logps.CHUNK_LOGITS[on_cpu] = 1 << 62
+        head.BLOCK_LOGITS[on_cpu] = 1 << 62
     figures: Figures = {}
     try:
         work = lambda: engine_update(model, optimizer, kept, config, None)  # noqa: E731 -- it is called in two ways
@@ -80,7 +80,7 @@ def update(setting: Setting, case: str) -> Figures:
             work()
         figures["seconds"] = median_seconds(work, setting.device, 1 if setting.tiny else 3)
     finally:
-        logps.CHUNK_LOGITS.update(chunks)
+        head.BLOCK_LOGITS.update(blocks)
         model.model.zero_grad(set_to_none=True)
     predicted = sum(len(r.response_ids) for g in kept for r in g.rollouts)
     flops = SHAPES[name].update_flops(sum(lengths), sum(n * n for n in lengths), predicted)

@@ -16,6 +16,10 @@ from tossup.engine.policy import Policy
 from tossup.engine.probe import probe
 
 
+class OtherHead(torch.nn.Linear):
+    """Computes the same; but that a head computes its matrix's products is known of `torch.nn.Linear` itself alone."""
+
+
 def batch() -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     g = torch.Generator().manual_seed(0)
     ids = torch.randint(2, VOCABULARY, (3, 9), generator=g)
@@ -34,8 +38,10 @@ def value_and_gradients(
     return logps.detach(), [p.grad.clone() for p in policy.model.parameters()]
 
 
+@pytest.mark.parametrize("head", [torch.nn.Linear, OtherHead])
 @pytest.mark.parametrize("rows", [1, 2, 5])
-def test_chunks_give_the_same_values_and_gradients(policy: Policy, rows: int) -> None:
+def test_chunks_give_the_same_values_and_gradients(policy: Policy, rows: int, head: type[torch.nn.Linear]) -> None:
+    policy.model.lm_head.__class__ = head
     whole, chunked = value_and_gradients(policy, 1 << 25), value_and_gradients(policy, rows * VOCABULARY)
     torch.testing.assert_close(whole[0], chunked[0], rtol=1e-12, atol=1e-12)
     for a, b in zip(whole[1], chunked[1], strict=True):
@@ -49,6 +55,22 @@ def test_they_are_the_log_softmax_of_the_model_s_own_logits(policy: Policy) -> N
     found = token_logps(policy, ids, attention, mask, 0.7)
     torch.testing.assert_close(found, torch.where(mask, expected, 0.0))
     assert not found[~mask].any()
+
+
+@pytest.mark.parametrize("tied", [False, True])
+def test_every_parameter_gets_the_gradient_of_all_logits_also_where_the_head_is_the_embedding(tied: bool) -> None:
+    policy = make_policy()
+    if tied:
+        policy.model.lm_head.weight = policy.model.model.embed_tokens.weight
+    ids, attention, mask = batch()
+    weights = torch.arange(8, dtype=torch.float64)
+    _, found = value_and_gradients(policy, 2 * VOCABULARY)
+    policy.model.zero_grad()
+    logits = policy.model(input_ids=ids, attention_mask=attention).logits[:, :-1] / 0.7
+    logps = logits.log_softmax(-1).gather(-1, ids[:, 1:, None])[..., 0]
+    (torch.where(mask, logps, 0.0) * weights).sum().backward()
+    for mine, p in zip(found, policy.model.parameters(), strict=True):
+        torch.testing.assert_close(mine, p.grad, rtol=1e-9, atol=1e-12)
 
 
 def test_a_model_that_does_more_than_its_head_takes_the_whole_way() -> None:
@@ -78,11 +100,13 @@ def test_padding_changes_nothing(policy: Policy) -> None:
         torch.testing.assert_close(alone[0], together[b, : n - 1], rtol=1e-9, atol=1e-12)
 
 
-def test_many_chunks_lose_no_more_of_the_gradient_than_bfloat16_itself() -> None:
+@pytest.mark.parametrize("head", [torch.nn.Linear, OtherHead])
+def test_many_chunks_lose_no_more_of_the_gradient_than_bfloat16_itself(head: type[torch.nn.Linear]) -> None:
     """The head's gradient is a sum over chunks: 256 of them, added up in bfloat16, would lose ten times as much."""
     g = torch.Generator().manual_seed(0)
     ids = torch.randint(2, VOCABULARY, (8, 33), generator=g)
     exact = make_policy(dtype=torch.float32)
+    exact.model.lm_head.__class__ = head
     half = dataclasses.replace(exact, compute=torch.bfloat16)
 
     def head_gradient(policy: Policy, chunk: int) -> torch.Tensor:
@@ -99,8 +123,12 @@ def test_many_chunks_lose_no_more_of_the_gradient_than_bfloat16_itself() -> None
 
 @pytest.mark.parametrize("chunk", [VOCABULARY, 3 * VOCABULARY, 1 << 25])
 @pytest.mark.parametrize("packed", [False, True])
-def test_the_entropy_is_that_of_the_whole_distribution_at_the_temperature(chunk: int, packed: bool) -> None:
+@pytest.mark.parametrize("head", [torch.nn.Linear, OtherHead])
+def test_the_entropy_is_that_of_the_whole_distribution_at_the_temperature(
+    chunk: int, packed: bool, head: type[torch.nn.Linear]
+) -> None:
     policy = dataclasses.replace(make_policy(), packs=True)
+    policy.model.lm_head.__class__ = head
     ids, attention, mask = batch()
     logits = policy.model(input_ids=ids, attention_mask=attention).logits[:, :-1][mask] / 0.7
     expected = torch.distributions.Categorical(logits=logits).entropy().sum()
@@ -117,7 +145,8 @@ def test_impossible_tokens_leave_the_entropy_of_the_others() -> None:
 
 
 def test_the_entropy_costs_the_backward_pass_nothing(policy: Policy, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Chunks are computed again there, up to what the gradient needs."""
+    """Chunks of a head that is no plain matrix are computed again there, up to what the gradient needs."""
+    policy.model.lm_head.__class__ = OtherHead
     calls: list[int] = []
     monkeypatch.setattr(logps, "_entropy", lambda scaled, total: calls.append(len(scaled)) or total.sum())
     ids, attention, mask = batch()

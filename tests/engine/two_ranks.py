@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 import sys
 from collections.abc import Mapping
+from contextlib import nullcontext
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -20,7 +21,7 @@ from small import make_group, make_policy
 from torch import Tensor
 
 import tossup.engine.train as training
-from tossup.engine import lora
+from tossup.engine import logps, lora
 from tossup.engine.config import LoraConfig, TrainConfig, load
 from tossup.engine.distributed import World, join
 from tossup.engine.policy import Policy
@@ -36,20 +37,22 @@ class Variant(NamedTuple):
     adapter: bool = False
     compute: torch.dtype = torch.float64
     settings: Mapping[str, Any] = MappingProxyType({})
+    words: int = 0
+    """The head goes so many words at a time; 0: as many as the engine finds right, which here are all."""
 
 
 SAVING = {"gradient_checkpointing": True, "packing": "packed", "micro_batch_tokens": 30}
 BF16 = torch.bfloat16
 VARIANTS = {
     "whole": Variant(),
-    "whole, recomputed and packed": Variant(settings=SAVING),
+    "whole, recomputed, packed and in blocks": Variant(settings=SAVING, words=5),
     "adapter": Variant(adapter=True),
     "adapter, recomputed": Variant(adapter=True, settings={"gradient_checkpointing": True}),
-    "adapter, recomputed and packed": Variant(adapter=True, settings=SAVING),
+    "adapter, recomputed, packed and in blocks": Variant(adapter=True, settings=SAVING, words=5),
     "bf16": Variant(compute=BF16),
-    "bf16, recomputed and packed": Variant(compute=BF16, settings=SAVING),
+    "bf16, recomputed, packed and in blocks": Variant(compute=BF16, settings=SAVING, words=5),
     "bf16 adapter": Variant(adapter=True, compute=BF16),
-    "bf16 adapter, recomputed and packed": Variant(adapter=True, compute=BF16, settings=SAVING),
+    "bf16 adapter, recomputed, packed and in blocks": Variant(adapter=True, compute=BF16, settings=SAVING, words=5),
 }
 
 RUN = {
@@ -103,7 +106,9 @@ def outcome(variant: Variant, world: World) -> Outcome:
         "rollout": {"max_new_tokens": 12},
     }
     optimizer = torch.optim.SGD(policy.trainable().values(), lr=0.1)
-    figures = update(policy, optimizer, GROUPS, TrainConfig.model_validate(settings), ref, world)
+    blocks = patch.object(logps, "block_logits", lambda rows, device: variant.words * rows)
+    with blocks if variant.words else nullcontext():
+        figures = update(policy, optimizer, GROUPS, TrainConfig.model_validate(settings), ref, world)
     gradient = {name: whole(p.grad) for name, p in policy.trainable().items() if p.grad is not None}
     moved = {name: whole(p) for name, p in policy.trainable().items()}
     with world.gathered(policy):

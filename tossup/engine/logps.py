@@ -1,8 +1,9 @@
 """Log-probabilities of given tokens, without ever holding [tokens, vocabulary] for a whole micro-batch.
 
 The decoder runs once over all positions; the output head, whose logits are by far the largest tensor of a training step,
-runs over the response positions only, in chunks of bounded size. Each chunk's logits are computed again in the backward
-pass instead of being kept (gradient checkpointing), so memory grows with tokens times the model's width, not its vocabulary.
+runs over the response positions only, a bounded number of logits at a time. They are computed again in the backward pass
+instead of being kept, so memory grows with tokens times the model's width, not its vocabulary. A head that is one matrix goes
+block by block of its words (see `head`); any other, say with an adapter beside it, chunk by chunk of positions.
 
 The decoder sees the rows either padded to one width, or packed: end to end in one row, with positions that begin anew and no
 padding. Padded, it gets no attention mask: padding comes after a row's tokens, and a causal decoder looks at no later one; so
@@ -27,13 +28,14 @@ from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 from transformers.modeling_layers import GradientCheckpointingLayer
 
+from tossup.engine.head import block_logits, chosen_logps, exactly
 from tossup.engine.policy import Policy
 from tossup.engine.probe import decoder
 from tossup.records import TossupError
 
 CHUNK_LOGITS = {True: 1 << 25, False: 1 << 27}
-"""Logits computed at once, on a CPU (True) and elsewhere: 128 and 512 MiB in float32. Every chunk passes over the head's
-weights and their gradient, so on a GPU smaller ones would be bound by that."""
+"""Logits computed at once of a head that is no plain matrix, on a CPU (True) and elsewhere: 128 and 512 MiB in float32. Every
+chunk passes over the head's weights and their gradient, so smaller ones would be bound by that."""
 
 
 def token_logps(
@@ -79,7 +81,6 @@ def _scores(
     packed: bool,
     entropy: bool,
 ) -> tuple[Tensor, Tensor]:
-    chunk = chunk or CHUNK_LOGITS[policy.device.type == "cpu"]
     # Where the model is sharded over processes, its weights are there only within a call through the model itself.
     run = getattr(policy.model, "run", lambda function, *args: function(*args))
     args = (policy, ids_BT1, attention_BT1, mask_BT, temperature, chunk, packed, entropy)
@@ -95,7 +96,7 @@ def _response_scores(
     attention_BT1: Tensor,
     mask_BT: Tensor,
     temperature: float,
-    chunk: int,
+    chunk: int | None,
     packed: bool,
     entropy: bool,
 ) -> tuple[Tensor, Tensor]:
@@ -112,16 +113,28 @@ def _response_scores(
     if not policy.plain_head:
         return _chosen(model(**inputs, use_cache=False).logits[chosen], targets_N, temperature, entropy)
     hidden_ND = decoder(model)(**inputs, use_cache=False).last_hidden_state[chosen]
-    return _by_chunks(policy, hidden_ND, targets_N, temperature, chunk, entropy)
+    return _from_hidden(policy, hidden_ND, targets_N, temperature, chunk, entropy)
+
+
+def _from_hidden(
+    policy: Policy, hidden_ND: Tensor, targets_N: Tensor, temperature: float, chunk: int | None, entropy: bool
+) -> tuple[Tensor, Tensor]:
+    """In one go where all logits are few; else they are computed twice, and never held together."""
+    head = policy.model.get_output_embeddings()
+    matrix, rows = type(head) is torch.nn.Linear, len(hidden_ND)
+    limit = chunk or (block_logits(rows, policy.device) if matrix else CHUNK_LOGITS[policy.device.type == "cpu"])
+    if rows * len(head.weight) <= limit:
+        return _chosen(head(hidden_ND), targets_N, temperature, entropy)
+    if matrix:
+        hidden_ND = hidden_ND if policy.compute is torch.float32 else hidden_ND.to(policy.compute)
+        return chosen_logps(hidden_ND, head.weight, head.bias, targets_N, temperature, limit, entropy)
+    return _by_chunks(policy, hidden_ND, targets_N, temperature, max(1, limit // len(head.weight)), entropy)
 
 
 def _by_chunks(
-    policy: Policy, hidden_ND: Tensor, targets_N: Tensor, temperature: float, chunk: int, entropy: bool
+    policy: Policy, hidden_ND: Tensor, targets_N: Tensor, temperature: float, rows: int, entropy: bool
 ) -> tuple[Tensor, Tensor]:
     head = policy.model.get_output_embeddings()
-    rows = max(1, chunk // head.weight.shape[0])
-    if len(hidden_ND) <= rows:
-        return _chosen(head(hidden_ND), targets_N, temperature, entropy)
 
     def one(hidden: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
         # Were the weight cast once for all chunks, their gradients would be summed in the compute type; so, in float32.
@@ -139,7 +152,7 @@ def _chosen(logits_NV: Tensor, ids_N: Tensor, temperature: float, entropy: bool)
 
     The entropy comes last: the backward pass, which computes a chunk again up to what it needs, stops before it.
     """
-    scaled_NV = (logits_NV if logits_NV.dtype == torch.float64 else logits_NV.float()) / temperature
+    scaled_NV = exactly(logits_NV) / temperature
     log_total_N = scaled_NV.logsumexp(dim=-1)
     logps_N = scaled_NV.gather(-1, ids_N[..., None]).squeeze(-1) - log_total_N
     return logps_N, _entropy(scaled_NV, log_total_N) if entropy else logps_N.new_zeros(())
