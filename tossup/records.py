@@ -68,7 +68,8 @@ class Fate(StrEnum):
     ALL_CORRECT = "all_correct"
     """In a degenerate group: every decided rollout was right."""
     ALL_WRONG = "all_wrong"
-    """In a degenerate group: every decided rollout was wrong."""
+    """In a group that earned nothing: every decided rollout was wrong, or overlong answers were punished and all right ones
+    lost their reward to that."""
     UNDECIDED = "undecided"
     """The verifier could not judge it, or it was the only judged rollout of its group."""
     TRUNCATED = "truncated"

@@ -8,13 +8,15 @@ import pytest
 import torch
 from small import make_group, make_policy
 
-from tossup.engine.batch import MicroBatch, micro_batches
+from tossup.curriculum.batch import Batch
+from tossup.curriculum.gate import fates
+from tossup.engine.batch import MicroBatch, micro_batches, without_levelled
 from tossup.engine.config import TrainConfig
 from tossup.engine.logps import token_logps
 from tossup.engine.objective import clipped_ratio, policy_loss
 from tossup.engine.policy import Policy
 from tossup.engine.step import update
-from tossup.records import Group
+from tossup.records import Fate, Group
 
 GROUPS = [make_group("1001", [2, 9, 4, 3], seed=1), make_group("10?1", [5, 1, 7, 2], seed=2, gid=1)]
 
@@ -149,3 +151,20 @@ def test_a_group_that_the_punishment_levels_is_in_no_denominator() -> None:
     before = [p.clone() for p in policy.model.parameters()]
     assert update(policy, torch.optim.SGD(policy.model.parameters(), lr=1.0), [level], config, None) == {}
     assert all(torch.equal(a, b) for a, b in zip(before, policy.model.parameters(), strict=True))
+
+
+def test_a_levelled_group_counts_as_one_that_earned_nothing_and_does_not_train() -> None:
+    level = make_group("10?", [10, 4, 5], seed=3, gid=9)
+    other = make_group("10", [10, 9], seed=4, gid=10)
+    wasted = make_group("00", [3, 3], seed=5, gid=11)
+    entries = tuple((group, fates(group)) for group in (level, other, wasted))
+    batch = Batch(0, (level, other), entries, 3, 43, 2, 1)
+    assert without_levelled(batch, 10, 0.0) is batch
+    assert without_levelled(batch, 11, 0.4) is batch  # a token short of the limit, something is left of the reward
+    settled = without_levelled(batch, 10, 0.4)
+    assert settled.kept == (other,)
+    assert settled.entries == (
+        (level, (Fate.ALL_WRONG, Fate.ALL_WRONG, Fate.UNDECIDED)),
+        (other, (Fate.TRAINED, Fate.TRAINED)),
+        (wasted, (Fate.ALL_WRONG, Fate.ALL_WRONG)),
+    )

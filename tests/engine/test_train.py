@@ -215,39 +215,25 @@ def test_an_interrupt_leaves_a_run_that_resumes(whole: Path, tmp_path: Path) -> 
     assert_same_run(out, whole)
 
 
-def right_at_the_limit(problem: Problem, response: str) -> bool:
-    """Right are the answers of seven tokens, the limit; the tokens of the built-in model are characters."""
-    return len(response) == 7
+def right_if_long(problem: Problem, response: str) -> bool:
+    """Right with six or seven tokens: the built-in model's are characters, and one for the end."""
+    return len(response) >= 5
 
 
 def test_a_group_that_the_overlong_punishment_levels_is_no_trained_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parent))
-    punished = {"rollout__max_new_tokens": 7, "update__overlong": 0.1, "rollout__problems_per_step": 24}
-    train(
-        config(tmp_path, steps=2, verifier="test_train:right_at_the_limit", eval_pool="", **punished),
-        Silent(),
-    )
-    earned = pl.col("reward") - (
-        pl.col("response_tokens") == 7
-    )  # of the last tenth of seven tokens, one token is in it
-    groups = (
-        rows(tmp_path)
-        .group_by("group")
-        .agg(
-            mixed=pl.col("reward").n_unique() > 1,
-            level=earned.n_unique() == 1,
-            fates=pl.col("fate").unique(),
-            tokens=pl.col("response_tokens").sum(),
-        )
-    )
-    levelled = groups.filter("mixed", "level")
-    assert levelled.height
-    assert levelled["fates"].to_list() == [["all_wrong"]] * levelled.height
-    trained = groups.filter(pl.col("fates").list.contains("trained"))
-    assert not trained["level"].any()
-    assert sum(line["tokens/trained"] for line in figures(tmp_path)) == trained["tokens"].sum()
+    sampling = {"rollout__max_new_tokens": 7, "rollout__truncated": "judge", "rollout__temperature": 3.0}
+    punished = {"update__overlong": 0.1, "verifier": "test_train:right_if_long"}  # the seventh token takes all reward
+    train(config(tmp_path, steps=1, eval_pool="", rollout__problems_per_step=32, **sampling, **punished), Silent())
+    earned = pl.col("reward") - (pl.col("response_tokens") == 7)
+    by_group = rows(tmp_path).group_by("group").agg(pl.col("reward", "fate").unique(), earned.unique().alias("earned"))
+    mixed = by_group.filter(pl.col("reward").list.len() > 1)
+    kinds = {(len(earned) > 1, *fate) for earned, fate in mixed.select("earned", "fate").iter_rows()}
+    assert kinds == {(False, "all_wrong"), (True, "trained")}
+    trained = mixed.filter(pl.col("fate").list.contains("trained"))
+    assert [line["rollout/kept_groups"] for line in figures(tmp_path)] == [trained.height]
 
 
 def test_two_processes_do_not_write_one_run(tmp_path: Path) -> None:

@@ -16,8 +16,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from tossup.curriculum.batch import Batch
 from tossup.engine.objective import advantages, overlong_penalty, sequence_weights
-from tossup.records import Group, Rollout
+from tossup.records import Fate, Group, Rollout
 
 
 @dataclass(frozen=True)
@@ -40,6 +41,34 @@ def mini_batches(groups: Sequence[Group], parts: int, seed: int) -> list[list[Gr
         return [list(groups)]
     order = np.random.default_rng(seed).permutation(len(groups))
     return [[groups[i] for i in part] for part in np.array_split(order, parts) if len(part)]
+
+
+def earned(group: Group, max_new_tokens: int, overlong: float) -> list[float]:
+    """The rewards of the decided rollouts, in order, less the overlong punishment (see `objective.overlong_penalty`)."""
+    lengths = [len(rollout.response_ids) for rollout in group.decided]
+    lost = [overlong_penalty(length, max_new_tokens, overlong) for length in lengths]
+    return [reward - penalty for reward, penalty in zip(group.rewards, lost, strict=True)]
+
+
+def without_levelled(batch: Batch, max_new_tokens: int, overlong: float) -> Batch:
+    """The batch of a step without the groups whose rewards the overlong punishment makes equal.
+
+    That is where every right answer loses all of its reward and no wrong one any: nothing in the group has earned anything, as
+    where all are wrong, so what would have trained leaves as ALL_WRONG.
+    """
+    levelled = [group.id for group in batch.kept if len(set(earned(group, max_new_tokens, overlong))) == 1]
+    if not levelled:
+        return batch
+    return replace(
+        batch,
+        kept=tuple(group for group in batch.kept if group.id not in levelled),
+        entries=tuple(
+            (group, tuple(Fate.ALL_WRONG if fate is Fate.TRAINED else fate for fate in fates))
+            if group.id in levelled
+            else (group, fates)
+            for group, fates in batch.entries
+        ),
+    )
 
 
 Row = tuple[Rollout, float, float]
@@ -73,10 +102,7 @@ def micro_batches(
     """
     rows: list[tuple[Rollout, float]] = []
     for group in groups:
-        rewards = [
-            reward - overlong_penalty(len(rollout.response_ids), max_new_tokens, overlong)
-            for rollout, reward in zip(group.decided, group.rewards, strict=True)
-        ]
+        rewards = earned(group, max_new_tokens, overlong)
         if max(rewards) > min(rewards):
             rows += zip(group.decided, advantages(rewards, std_norm), strict=True)
     if not rows:

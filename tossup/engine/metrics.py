@@ -20,7 +20,7 @@ INFORMATIVE = [Fate.TRAINED.value, Fate.MEASURED.value, Fate.SURPLUS.value, Fate
 
 ADVICE = {
     Fate.ALL_CORRECT: "every answer to a problem was right: take a harder pool",
-    Fate.ALL_WRONG: "every answer to a problem was wrong: take an easier pool, or answers that are longer (--max-new-tokens)",
+    Fate.ALL_WRONG: "no answer to a problem earned a reward: take an easier pool, or longer answers (--max-new-tokens)",
     Fate.TRUNCATED: "the answers were cut off: raise --max-new-tokens",
     Fate.UNDECIDED: "the verifier could not judge: undecided_reasons in summary.json says why",
 }

@@ -32,6 +32,7 @@ from tossup.curriculum.batch import BatchRule, Pending, collect
 from tossup.curriculum.ledger import Ledger
 from tossup.curriculum.sampler import Draw
 from tossup.engine import checkpoint
+from tossup.engine.batch import without_levelled
 from tossup.engine.completions import completions
 from tossup.engine.config import TrainConfig
 from tossup.engine.dashboards import Dashboard, NoDashboard, open_dashboard
@@ -191,6 +192,8 @@ class Run:
         waves = Waves(self)
         with clock("curriculum"):
             batch = collect(self.sampler, waves.run, step, self.rule, self.pending)
+            if self.config.update.overlong:
+                batch = without_levelled(batch, self.config.rollout.max_new_tokens, self.config.update.overlong)
         with clock("update"):
             figures = self.learner.update(batch.kept, step) if batch.kept else {}
         with clock("ledger"):
