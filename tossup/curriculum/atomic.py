@@ -35,7 +35,7 @@ def replacing(path: Path) -> Iterator[IO[bytes]]:
             file.flush()
             os.fsync(file.fileno())
         temporary.replace(path)
-        sync_folder(path.parent)
+        sync(path.parent)
     except BaseException as e:
         with suppress(FileNotFoundError):
             temporary.unlink()
@@ -57,10 +57,10 @@ def renewing(folder: Path) -> Iterator[Path]:
     try:
         part.mkdir(parents=True)
         yield part
-        sync_folder(part)
+        sync_all(part)
         old = _set_aside(folder) if folder.exists() else None
         part.rename(folder)
-        sync_folder(folder.parent)
+        sync(folder.parent)
     except BaseException as e:
         shutil.rmtree(part, ignore_errors=True)
         if isinstance(e, OSError):
@@ -89,9 +89,24 @@ def _set_aside(folder: Path) -> Path:
     return gone
 
 
-def sync_folder(folder: Path) -> None:
-    """Make the rename itself survive a power cut."""
-    handle = os.open(folder, os.O_RDONLY)
+def sync_all(folder: Path) -> None:
+    """Wait until the folder, and all that is in it, is on the disk.
+
+    Raises:
+        OSError: the disk refused.
+    """
+    for path in folder.rglob("*"):
+        sync(path)
+    sync(folder)
+
+
+def sync(path: Path) -> None:
+    """Wait until a file's content, or a folder's names, are on the disk: a rename in it, too, survives a power cut then.
+
+    Raises:
+        OSError: the disk refused.
+    """
+    handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)
     finally:

@@ -14,7 +14,6 @@ number "step/NAME", how often AdamW has moved it, in state.pt as a plain number.
 
 from __future__ import annotations
 
-import os
 import re
 import warnings
 from collections.abc import Iterator, Mapping
@@ -59,8 +58,7 @@ def write_state(folder: Path, state: Mapping[str, Any]) -> None:
     with (folder / STATE).open("xb") as file:
         try:
             torch.save(dict(state), file)
-            file.flush()
-            os.fsync(file.fileno())
+            file.flush()  # so that a full disk is met here
         except RuntimeError as e:  # torch's complaint that the file is short hides the disk's own
             raise (e.__context__ if isinstance(e.__context__, OSError) else e) from None
 
@@ -104,7 +102,7 @@ def packed(model: Any, optimizer: torch.optim.Optimizer, world: World, folder: P
     try:
         save(tensors, storage_writer=FileSystemWriter(folder / SHARDS))
         if world.leads:  # which renames the folder next: the others leave it alone from here on
-            atomic.sync_folder(folder / SHARDS)
+            atomic.sync(folder / SHARDS)
     except CheckpointException as e:
         raise TossupError(
             f"{folder / SHARDS} could not be written ({_cause(e)}); the checkpoint before is intact"

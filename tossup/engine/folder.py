@@ -25,7 +25,7 @@ from tossup.curriculum import atomic
 from tossup.curriculum.ledger import is_ledger
 from tossup.engine.config import TrainConfig, conflicts, digest, load, to_toml
 from tossup.engine.section import Section
-from tossup.records import TossupError
+from tossup.records import TossupError, counted
 
 
 class RunFolder:
@@ -141,14 +141,40 @@ class Metrics:
     def __init__(self, path: Path) -> None:
         self.path = path
 
-    def keep_before(self, step: int) -> None:
-        """Drop the lines of `step` and later, and a line that a kill left half written: those steps run again."""
-        if not self.path.exists():
-            return
-        lines = self.path.read_text(encoding="utf-8").split("\n")[:-1]  # what follows the last "\n" is torn
-        write_atomically(
-            self.path, "".join(line + "\n" for n, line in enumerate(lines, 1) if self._step(n, line) < step)
+    def keep_before(self, step: int) -> str | None:
+        """Drop the lines of `step` and later, and a line that a kill left half written: those steps run again.
+
+        Returns what is to be said where steps before `step` have no line, as after somebody has deleted one.
+
+        Raises:
+            TossupError: a line is damaged.
+        """
+        text = self.path.read_text(encoding="utf-8") if self.path.exists() else ""
+        lines = text.split("\n")[:-1]  # what follows the last "\n" is torn
+        steps = [self._step(number, line) for number, line in enumerate(lines, 1)]
+        kept = [line + "\n" for at, line in zip(steps, lines, strict=True) if at < step]
+        if text:
+            write_atomically(self.path, "".join(kept))
+        lost = sorted(set(range(step)) - set(steps))
+        if not lost:
+            return None
+        return (
+            f"warning: {self.path} has no line of {counted(len(lost), 'step')} that the checkpoint counts, the first of them "
+            f"step {lost[0]}; charts have a gap there, and nothing else depends on it"
         )
+
+    def sync(self) -> None:
+        """Wait until the lines are on the disk; a checkpoint that claims their steps comes after that.
+
+        Raises:
+            TossupError: the disk refused.
+        """
+        if self.path.exists():
+            try:
+                atomic.sync(self.path)
+                atomic.sync(self.path.parent)
+            except OSError as e:
+                raise self._refused(e) from e
 
     def _step(self, number: int, line: str) -> int:
         try:
@@ -167,7 +193,10 @@ class Metrics:
             with self.path.open("ab") as file:
                 file.write(line.encode())
         except OSError as e:
-            raise TossupError(
-                f"{self.path} could not be written: {e.strerror or e}; the checkpoints are intact: free what is missing and "
-                "run the same command"
-            ) from e
+            raise self._refused(e) from e
+
+    def _refused(self, e: OSError) -> TossupError:
+        return TossupError(
+            f"{self.path} could not be written: {e.strerror or e}; the checkpoints are intact: free what is missing and "
+            "run the same command"
+        )

@@ -20,6 +20,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from dataclasses import asdict
 from pathlib import Path
@@ -147,7 +148,8 @@ class Run:
         self.ledger.truncate(self.progress.step)
         waiting = sum(tokens(group.rollouts) for _, group in self.pending.waiting)
         check_tokens(self.ledger, self.progress.tokens_generated - waiting)
-        self.metrics.keep_before(self.progress.step)
+        if (lost := self.metrics.keep_before(self.progress.step)) is not None:
+            self.watcher.note(lost)
 
     def result(self) -> dict[str, Any] | None:
         """The summary of a run that is complete as it is."""
@@ -234,15 +236,21 @@ class Run:
         return result
 
     def _save(self) -> None:
-        self.ledger.settle()  # a checkpoint never counts what the ledger could still lose
+        """Write a checkpoint. What it claims to have happened, ledger and metrics, is on the disk before it gets its name."""
         keep = self.config.keep_checkpoints
-        with checkpoint.writing(self.folder.checkpoints, self.progress.step, keep) as part:
+        with (
+            ThreadPoolExecutor(1, thread_name_prefix="tossup-metrics") as beside,
+            checkpoint.writing(self.folder.checkpoints, self.progress.step, keep) as part,
+        ):
+            synced = beside.submit(self.metrics.sync)
             state = {
                 "sampler": {name: torch.as_tensor(array) for name, array in self.sampler.state().items()},
                 "pending": json.dumps(self.pending.state()),
                 "progress": json.dumps(asdict(self.progress)),
             }
             checkpoint.write_state(part, state | self.learner.write(part))
+            self.ledger.settle()
+            synced.result()
         self.saved = self.progress.step
 
     def stop(self, told: str) -> None:
@@ -265,6 +273,7 @@ class Run:
         if surplus:
             self.ledger.append(p.step, surplus)
         self.learner.export(self.folder.model)
+        atomic.sync_all(self.folder.model)
         policy_name = f"{self.folder.root.name}@{p.step}"
         learned(self.pool, self.ledger.scan(), policy_name).write(self.folder.pool)
         lists = watched(self.sampler, self.pool.ids)
