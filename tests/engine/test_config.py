@@ -117,3 +117,9 @@ def test_a_setting_that_a_later_version_adds_names_no_other_run(tmp_path: Path) 
 def test_every_field_says_what_it_is() -> None:
     for name, info in fields(TrainConfig):
         assert info.description, name
+
+
+def test_a_held_out_pool_that_is_named_twice_is_refused() -> None:
+    assert load(TrainConfig, None, {"eval_pool": ["a.jsonl", "", "b.jsonl", ""]}).eval_pool == ("a.jsonl", "b.jsonl")
+    with pytest.raises(TossupError, match=r"eval_pool: a\.jsonl is named twice.*name it once"):
+        load(TrainConfig, None, {"eval_pool": ["a.jsonl", "b.jsonl", "a.jsonl"]})

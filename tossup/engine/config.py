@@ -87,7 +87,11 @@ class EvalConfig(Section):
 def _several(value: Any) -> Any:
     """One name, or none, where several may stand."""
     names = (value,) if isinstance(value, str) else value
-    return [name for name in names if name] if isinstance(names, list | tuple) else names
+    if not isinstance(names, list | tuple):
+        return names
+    if twice := [name for name in names if name and names.count(name) > 1]:
+        raise ValueError(f"{twice[0]} is named twice, and each of its problems would count twice: name it once")
+    return [name for name in names if name]
 
 
 class TrainConfig(Section):
