@@ -46,7 +46,10 @@ def _rows(found: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     yield "parameters", f"{found['parameters']:,}, trained {found['trainable']:,}"
     unknown = False
     for name, count in found["memory"].items():
-        yield f"memory, {name}", _size(count) if count is not None else "not known: its shapes depend on data"
+        yield (
+            f"memory, {name}",
+            _size(count) if count is not None else "not known: its passes cannot be followed without data",
+        )
         unknown = unknown or count is None
     there = f" of {_size(found['device_memory'])} on this GPU" if found["device_memory"] else ""
     yield (

@@ -16,7 +16,6 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
-from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicOutputShapeException
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
@@ -24,13 +23,13 @@ from tossup.engine.cached import Cached
 from tossup.engine.generate.loop import cast_once, pick
 from tossup.engine.logps import CHUNK_LOGITS, logps_and_entropy, recomputed
 from tossup.engine.policy import Policy
-from tossup.engine.probe import seen_at_head
+from tossup.engine.probe import REFUSALS, seen_at_head
 
-UNKNOWN = (DataDependentOutputException, DynamicOutputShapeException)
-"""Raised where a model's shapes depend on its data in some other way."""
+UNKNOWN = REFUSALS
+"""Raised where a model's shapes depend on its data in some other way, or where a kernel of its own takes no tensor without."""
 
-BLOCKS = {True: 1 << 22, False: 1 << 27}
-"""Logits of a head's block while it is counted, on a CPU (True) and elsewhere. On a CPU a run's are smaller, but so many that
+BLOCKS = {"cpu": 1 << 22, "cuda": 1 << 27}
+"""Logits of a head's block while it is counted, by the kind of device. On a CPU a run's are smaller, but so many that
 counting them would take seconds; these add some 40 MiB."""
 
 aten = torch.ops.aten
@@ -112,12 +111,12 @@ class Update(NamedTuple):
 
 
 def of_update(policy: Policy, rows: int, width: int, temperature: float, again: bool, packed: bool) -> Update | None:
-    """The update's pass over `rows` of `width` tokens; None where its shapes depend on data.
+    """The update's pass over `rows` of `width` tokens; None where it cannot be followed.
 
     `policy` is a skeleton, see `plan.skeleton`. Every parameter has its gradient already, as from the second micro-batch on.
     """
     mode, head = _fake_mode(policy), policy.model.get_output_embeddings()
-    chunk = (BLOCKS if type(head) is torch.nn.Linear else CHUNK_LOGITS)[policy.device.type == "cpu"]
+    chunk = (BLOCKS if type(head) is torch.nn.Linear else CHUNK_LOGITS)[policy.device.type]
     trained = list(policy.trainable().values())
     try:
         with mode:
@@ -155,11 +154,11 @@ def of_generation(
 ) -> Generation | None:
     """Decoding `group_size` answers to each of `prompts` prompts of `longest` tokens, with them `width` tokens at most.
 
-    None where the shapes depend on data.
+    None where it cannot be followed.
     """
     here = replace(policy, device=torch.device("cpu"))
     live = Live([*policy.model.parameters(), *policy.model.buffers()])
-    rows = prompts * group_size
+    rows, width = prompts * group_size, max(3, width)  # a prompt's token, and two steps
     try:
         with _fake_mode(policy), torch.no_grad(), live, cast_once(here):
             copies = live.now

@@ -141,9 +141,9 @@ def _fake(model: Any) -> None:
 
 
 def memory(policy: Policy, config: TrainConfig, longest_prompt: int) -> dict[str, int | None]:
-    """Bytes by purpose; None where the model's shapes depend on its data. "always" is there all the time, "update" and
-    "generation" in turns.
+    """Bytes by purpose; None where a model's passes cannot be followed without data.
 
+    "always" is there all the time, "update" and "generation" in turns.
     Left out: the CUDA context, and what an allocator cannot use.
     """
     weights = sum(p.numel() for p in policy.model.parameters()) * 4
@@ -169,7 +169,7 @@ def at_most(found: Mapping[str, int | None]) -> int:
 
 def _of_update(policy: Policy, config: TrainConfig, width: int) -> dict[str, int | None]:
     cfg = config.update
-    rows = max(1, (cfg.micro_batch_tokens or MICRO_BATCH_TOKENS[policy.device.type == "cpu"]) // width)
+    rows = max(1, (cfg.micro_batch_tokens or MICRO_BATCH_TOKENS[policy.device.type]) // width)
     packed = packs_rows(replace(policy, packs=True), cfg.packing)
     found = of_update(policy, rows, width, config.rollout.temperature, cfg.gradient_checkpointing, packed)
     return {
