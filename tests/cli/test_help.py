@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 import rich_click as click
 
-from tossup.cli import COMMANDS, app
+from tossup.cli import COMMANDS, app, main
 
 WIDTH = 80
 TOSSUP = Path(sys.executable).with_name("tossup")
@@ -141,3 +141,24 @@ def test_a_wrong_choice_names_the_right_ones_and_empty_is_taken() -> None:
     (log,) = (option for option in command("train").params if option.name == "log")
     assert log.type.convert("", log, None) == ""
     assert log.type.convert("wandb", log, None) == "wandb"
+
+
+class OutOfMemoryError(RuntimeError):
+    """As torch calls it; the real one needs a GPU that is full."""
+
+
+@pytest.mark.parametrize(("error", "handled"), [(OutOfMemoryError, True), (RuntimeError, False)])
+def test_a_full_gpu_is_an_error_that_says_what_to_make_smaller(
+    error: type[RuntimeError], handled: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail() -> None:
+        raise error("CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has ...")
+
+    monkeypatch.setattr("tossup.cli.doctor.command", click.Command("doctor", callback=fail))
+    with pytest.raises(SystemExit if handled else RuntimeError):
+        main(["doctor"])
+    if handled:
+        assert re.match(
+            r"error: the GPU's memory is full \(CUDA out of memory\): lower --batch-size .*--micro-batch-tokens",
+            capsys.readouterr().err,
+        )

@@ -19,12 +19,11 @@ def blocks(language):
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
-    """An empty working folder that Python imports from, with the page's own module in it."""
+    """An empty working folder with the page's own module in it; Python does not import from there by itself."""
     for body in blocks("python"):
         if name := re.match(r"# (\w+\.py)\n", body):
             (tmp_path / name[1]).write_text(body)
     monkeypatch.chdir(tmp_path)
-    monkeypatch.syspath_prepend(tmp_path)
     yield tmp_path
     verifiers.close()
 

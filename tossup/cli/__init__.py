@@ -36,6 +36,13 @@ EXTRAS = {"torch": "train", "transformers": "train", "safetensors": "train", "da
 """Package that may be missing -> the extra that brings it."""
 
 
+SMALLER = (
+    "lower --batch-size or --max-new-tokens for generation, --micro-batch-tokens for the update, or use "
+    "--gradient-checkpointing or --lora-rank; tossup train --dry-run says which part is the largest"
+)
+"""What to do where a model does not fit."""
+
+
 class LazyCommands(click.RichGroup):
     """A group whose commands are imported when they are used."""
 
@@ -90,6 +97,11 @@ def main(argv: Sequence[str] | None = None) -> None:
         if extra is None:
             raise
         click.echo(f"error: this command needs {e.name}: pip install 'tossup[{extra}]'", err=True)
+        sys.exit(1)
+    except RuntimeError as e:
+        if type(e).__name__ != "OutOfMemoryError":  # torch's, which is not imported for this
+            raise
+        click.echo(f"error: the GPU's memory is full ({str(e).partition('. ')[0]}): {SMALLER}", err=True)
         sys.exit(1)
     except (click.Abort, KeyboardInterrupt):
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # a second Ctrl-C must not break the way out

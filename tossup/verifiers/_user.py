@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from collections.abc import Callable
 from dataclasses import fields
 from functools import cache
@@ -64,7 +65,13 @@ def plain(problem: Problem) -> dict[str, Any]:
 
 @cache
 def loaded(name: str) -> Callable[[Problem, str], Any]:
-    """The user's function, in the worker."""
+    """The user's function, in the worker.
+
+    It may lie in the folder that the command was started in, where `python` would find it and an installed command does not.
+    That folder comes last: nothing in it can stand for a package.
+    """
+    if (here := os.getcwd()) not in sys.path:
+        sys.path.append(here)
     return load(name)
 
 

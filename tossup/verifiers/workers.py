@@ -242,7 +242,7 @@ class Workers:
             if isinstance(e, LoadError):
                 raise TossupError(
                     f"the function {self.label!r} does not load in a worker ({e}): write it as "
-                    "package.module:function and make it importable in a fresh Python"
+                    "package.module:function, of a module that is installed or lies in the current folder"
                 ) from e
             raise
         return worker
