@@ -259,10 +259,10 @@ def test_a_larger_limit_looks_at_the_new_problems_first(pool: Path, tmp_path: Pa
 @pytest.mark.parametrize(
     ("rates", "says", "reason"),
     [
-        ([1.0] * 40, "solved all of the 40", "too easy"),
-        ([0.0] * 40, "solved none of the 40", "too hard"),
+        ([1.0] * 40, "solved 40 problems of 40 every time", "too easy"),
+        ([0.0] * 40, "solved none of 40 problems", "too hard"),
         ([-1.0] * 40, "No answer could be judged", "not judged"),
-        ([1.0], "solved all of the 1 ", "too easy"),
+        ([1.0], "solved 1 problem of 1 every time", "too easy"),
     ],
 )
 def test_pools_that_cannot_train_anything(tmp_path: Path, rates: list[float], says: str, reason: str) -> None:
