@@ -66,11 +66,11 @@ def update(setting: Setting, case: str) -> Figures:
     optimizer = make_optimizer(model, config.update)
     kept = groups(setting, name, int(size))
     lengths = [len(r.prompt_ids) + len(r.response_ids) for g in kept for r in g.rollouts]
-    blocks, on_cpu = dict(head.BLOCK_LOGITS), setting.device == "cpu"
+    blocks = dict(head.BLOCK_LOGITS)
     if setting.tiny:  # so that there is more than one
-        head.BLOCK_LOGITS[on_cpu] = 1 << 15
+        head.BLOCK_LOGITS[setting.device] = 1 << 15
     if variant.startswith("whole"):
-        head.BLOCK_LOGITS[on_cpu] = 1 << 62
+        head.BLOCK_LOGITS[setting.device] = 1 << 62
     figures: Figures = {}
     try:
         work = lambda: engine_update(model, optimizer, kept, config, None)  # noqa: E731 -- it is called in two ways

@@ -25,8 +25,8 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-BLOCK_LOGITS = {True: 1 << 19, False: 1 << 27}
-"""Logits of one block, on a CPU (True) and elsewhere: 2 and 512 MiB in float32, of which two are held at a time."""
+BLOCK_LOGITS = {"cpu": 1 << 19, "cuda": 1 << 27}
+"""Logits of one block, by the kind of device: 2 and 512 MiB in float32, of which two are held at a time."""
 
 BLOCK_WORDS = 64
 """A block has at least so many words, however many the rows: products of thinner matrices are slow."""
@@ -34,7 +34,7 @@ BLOCK_WORDS = 64
 
 def block_logits(rows: int, device: torch.device) -> int:
     """How many logits a block has at most."""
-    return max(BLOCK_LOGITS[device.type == "cpu"], BLOCK_WORDS * rows)
+    return max(BLOCK_LOGITS[device.type], BLOCK_WORDS * rows)
 
 
 def chosen_logps(

@@ -33,9 +33,9 @@ from tossup.engine.policy import Policy
 from tossup.engine.probe import decoder
 from tossup.records import TossupError
 
-CHUNK_LOGITS = {True: 1 << 25, False: 1 << 27}
-"""Logits computed at once of a head that is no plain matrix, on a CPU (True) and elsewhere: 128 and 512 MiB in float32. Every
-chunk passes over the head's weights and their gradient, so smaller ones would be bound by that."""
+CHUNK_LOGITS = {"cpu": 1 << 25, "cuda": 1 << 27}
+"""Logits computed at once of a head that is no plain matrix, by the kind of device: 128 and 512 MiB in float32. Every chunk
+passes over the head's weights and their gradient, so smaller ones would be bound by that."""
 
 
 def token_logps(
@@ -52,7 +52,7 @@ def token_logps(
     Rows of `ids_BT1` [B, T + 1] are right-padded; positions count from the first token of each row. `chunk` bounds the
     number of logits held at once (None: by the device). `packed` says how the decoder sees the rows; the values are the same.
     """
-    return _scores(policy, ids_BT1, attention_BT1, mask_BT, temperature, chunk, packed, entropy=False)[0]
+    return logps_and_entropy(policy, ids_BT1, attention_BT1, mask_BT, temperature, chunk, packed, entropy=False)[0]
 
 
 def logps_and_entropy(
@@ -63,24 +63,12 @@ def logps_and_entropy(
     temperature: float,
     chunk: int | None = None,
     packed: bool = False,
+    entropy: bool = True,
 ) -> tuple[Tensor, Tensor]:
     """`token_logps`, and the sum over these tokens of the entropy, in nats, of the distribution that each was drawn from.
 
-    The entropy is over the whole vocabulary, exact, and without a gradient.
+    The entropy is over the whole vocabulary, exact, and without a gradient; it costs time, and without `entropy` it is 0.
     """
-    return _scores(policy, ids_BT1, attention_BT1, mask_BT, temperature, chunk, packed, entropy=True)
-
-
-def _scores(
-    policy: Policy,
-    ids_BT1: Tensor,
-    attention_BT1: Tensor,
-    mask_BT: Tensor,
-    temperature: float,
-    chunk: int | None,
-    packed: bool,
-    entropy: bool,
-) -> tuple[Tensor, Tensor]:
     # Where the model is sharded over processes, its weights are there only within a call through the model itself.
     run = getattr(policy.model, "run", lambda function, *args: function(*args))
     args = (policy, ids_BT1, attention_BT1, mask_BT, temperature, chunk, packed, entropy)
@@ -122,7 +110,7 @@ def _from_hidden(
     """In one go where all logits are few; else they are computed twice, and never held together."""
     head = policy.model.get_output_embeddings()
     matrix, rows = type(head) is torch.nn.Linear, len(hidden_ND)
-    limit = chunk or (block_logits(rows, policy.device) if matrix else CHUNK_LOGITS[policy.device.type == "cpu"])
+    limit = chunk or (block_logits(rows, policy.device) if matrix else CHUNK_LOGITS[policy.device.type])
     if rows * len(head.weight) <= limit:
         return _chosen(head(hidden_ND), targets_N, temperature, entropy)
     if matrix:

@@ -20,8 +20,8 @@ from tossup.engine.rollouts import stream
 from tossup.engine.update_config import UpdateConfig
 from tossup.records import Group, TossupError
 
-MICRO_BATCH_TOKENS = {True: 2048, False: 16384}
-"""On a CPU (True), where small batches stay in the cache, and elsewhere."""
+MICRO_BATCH_TOKENS = {"cpu": 2048, "cuda": 16384}
+"""By the kind of device: on a CPU small batches stay in the cache."""
 
 UPDATE_STREAM = 4
 """Keeps the seeds of the cut into mini-batches apart from those of sampling, see `train.WAVE_STREAM`."""
@@ -95,7 +95,7 @@ def _parts(
             std_norm=cfg.std_norm,
             aggregate=cfg.aggregate,
             max_new_tokens=config.rollout.max_new_tokens,
-            token_budget=cfg.micro_batch_tokens or MICRO_BATCH_TOKENS[policy.device.type == "cpu"],
+            token_budget=cfg.micro_batch_tokens or MICRO_BATCH_TOKENS[policy.device.type],
             pad_id=policy.pad_id,
             device=policy.device,
             overlong=cfg.overlong,
