@@ -273,10 +273,10 @@ def test_an_update_is_kept_by_export_and_by_a_checkpoint(case: Case, tmp_path: P
     export(policy, tmp_path / "model")
     assert torch.equal(logits(load(str(tmp_path / "model"), "cpu", "float32")), after)
     with checkpoint.writing(tmp_path / "checkpoints", 1, keep=1) as part:
-        checkpoint.write_state(part, checkpoint.packed(policy.model, optimizer, ALONE, part))
+        checkpoint.write_state(part, checkpoint.write_tensors(policy.model, optimizer, ALONE, part))
     again = case.fresh()
     resumed = make_optimizer(again, config().update)
-    checkpoint.unpack(again.model, resumed, ALONE, tmp_path / "checkpoints" / "step-00000001")
+    checkpoint.read_tensors(again.model, resumed, ALONE, tmp_path / "checkpoints" / "step-00000001")
     assert torch.equal(logits(again), after)
     for one, its in ((policy, optimizer), (again, resumed)):
         update(one, its, groups(), config(), None)

@@ -110,11 +110,11 @@ def test_weights_and_optimizer_come_back_as_they_were(tmp_path: Path) -> None:
 
     train(policies[0], optimizers[0], 2)
     with checkpoint.writing(tmp_path, 2, keep=1) as part:
-        checkpoint.write_state(part, checkpoint.packed(policies[0].model, optimizers[0], ALONE, part))
+        checkpoint.write_state(part, checkpoint.write_tensors(policies[0].model, optimizers[0], ALONE, part))
     newest = checkpoint.latest(tmp_path)
     assert newest is not None
     train(policies[1], optimizers[1], 1)
-    checkpoint.unpack(policies[1].model, optimizers[1], ALONE, newest)
+    checkpoint.read_tensors(policies[1].model, optimizers[1], ALONE, newest)
     for policy, optimizer in zip(policies, optimizers, strict=True):
         train(policy, optimizer, 2)
     for a, b in zip(policies[0].model.parameters(), policies[1].model.parameters(), strict=True):
@@ -129,4 +129,4 @@ def test_a_checkpoint_of_another_model_is_refused(tmp_path: Path) -> None:
     newest = checkpoint.latest(tmp_path)
     assert newest is not None
     with pytest.raises(TossupError, match="another model"):
-        checkpoint.unpack(policy.model, optimizer, ALONE, newest)
+        checkpoint.read_tensors(policy.model, optimizer, ALONE, newest)

@@ -203,8 +203,8 @@ def test_a_checkpoint_of_a_device_is_read_on_a_cpu(device: str, tmp_path: Path) 
     policy, other = make_policy(device), make_policy("cpu")
     optimizer, others = (make_optimizer(p, config.update) for p in (policy, other))
     update(policy, optimizer, GROUPS, config, None)
-    checkpoint.write_state(tmp_path, checkpoint.packed(policy.model, optimizer, ALONE, tmp_path))
-    checkpoint.unpack(other.model, others, ALONE, tmp_path)
+    checkpoint.write_state(tmp_path, checkpoint.write_tensors(policy.model, optimizer, ALONE, tmp_path))
+    checkpoint.read_tensors(other.model, others, ALONE, tmp_path)
     for model, of in ((policy, optimizer), (other, others)):
         update(model, of, GROUPS, config, None)
     for a, b in zip(policy.model.parameters(), other.model.parameters(), strict=True):

@@ -82,8 +82,8 @@ def read_state(folder: Path) -> dict[str, Any]:
     return state
 
 
-def packed(model: Any, optimizer: torch.optim.Optimizer, world: World, folder: Path) -> dict[str, Any]:
-    """Weights and optimizer, for `write_state`; several ranks write them to `folder` instead and get nothing.
+def write_tensors(model: Any, optimizer: torch.optim.Optimizer, world: World, folder: Path) -> dict[str, Any]:
+    """Several ranks write weights and optimizer to `folder`; a process alone gets them back, for `write_state`.
 
     Raises:
         TossupError: the disk refused.
@@ -110,7 +110,7 @@ def packed(model: Any, optimizer: torch.optim.Optimizer, world: World, folder: P
     return {}
 
 
-def unpack(model: Any, optimizer: torch.optim.Optimizer, world: World, folder: Path) -> None:
+def read_tensors(model: Any, optimizer: torch.optim.Optimizer, world: World, folder: Path) -> None:
     """Give model and optimizer the tensors of a checkpoint.
 
     Raises:

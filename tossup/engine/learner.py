@@ -168,14 +168,14 @@ class Learner:
         return norm
 
     @collective
-    def write(self, folder: Path) -> dict[str, Any]:
+    def write_checkpoint(self, folder: Path) -> dict[str, Any]:
         """Weights and optimizer, for the checkpoint that is being written in this folder; see `checkpoint`."""
-        return checkpoint.packed(self.policy.model, self.optimizer, self.world, folder)
+        return checkpoint.write_tensors(self.policy.model, self.optimizer, self.world, folder)
 
     @collective
-    def read(self, folder: Path) -> None:
+    def read_checkpoint(self, folder: Path) -> None:
         """Take weights and optimizer from a checkpoint, of any number of ranks."""
-        checkpoint.unpack(self.policy.model, self.optimizer, self.world, folder)
+        checkpoint.read_tensors(self.policy.model, self.optimizer, self.world, folder)
 
     @collective
     def export(self, folder: Path) -> None:

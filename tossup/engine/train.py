@@ -128,7 +128,7 @@ class Run:
         newest = checkpoint.latest(self.folder.checkpoints)
         if newest is not None:
             state = checkpoint.read_state(newest)
-            self.learner.read(newest)
+            self.learner.read_checkpoint(newest)
             self.sampler.restore({name: tensor.numpy() for name, tensor in state["sampler"].items()})
             self.pending.restore(json.loads(state["pending"]))
             self.progress = Progress(**json.loads(state["progress"]))
@@ -248,7 +248,7 @@ class Run:
                 "pending": json.dumps(self.pending.state()),
                 "progress": json.dumps(asdict(self.progress)),
             }
-            checkpoint.write_state(part, state | self.learner.write(part))
+            checkpoint.write_state(part, state | self.learner.write_checkpoint(part))
             self.ledger.settle()
             synced.result()
         self.saved = self.progress.step
@@ -293,13 +293,13 @@ class Waves:
     """The waves of one step: generates and judges a group for each draw."""
 
     def __init__(self, run: Run) -> None:
-        self.run_ = run
+        self.loop = run
         self.groups: list[Group] = []
         self.count = 0
 
     def run(self, draws: list[Draw]) -> list[Group]:
         """One group a draw, in order."""
-        run, step = self.run_, self.run_.progress.step
+        run, step = self.loop, self.loop.progress.step
         with run.clock("generate"):
             groups, seconds = run.learner.sample(
                 [run.pool[draw.index] for draw in draws],
