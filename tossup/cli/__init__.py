@@ -98,15 +98,15 @@ def main(argv: Sequence[str] | None = None) -> None:
             raise
         click.echo(f"error: this command needs {e.name}: pip install 'tossup[{extra}]'", err=True)
         sys.exit(1)
-    except RuntimeError as e:
-        if type(e).__name__ != "OutOfMemoryError":  # torch's, which is not imported for this
-            raise
-        click.echo(f"error: the GPU's memory is full ({str(e).partition('. ')[0]}): {SMALLER}", err=True)
-        sys.exit(1)
     except (click.Abort, KeyboardInterrupt):
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # a second Ctrl-C must not break the way out
         click.echo("interrupted", err=True)
         sys.exit(130)
+    except RuntimeError as e:  # after click.Abort, which is one
+        if type(e).__name__ != "OutOfMemoryError":  # torch's, which is not imported for this
+            raise
+        click.echo(f"error: the GPU's memory is full ({str(e).partition('. ')[0]}): {SMALLER}", err=True)
+        sys.exit(1)
     except OSError as e:
         _forget_stdout()
         if not isinstance(e, BrokenPipeError):  # `| head` has read all that it wanted
