@@ -9,6 +9,8 @@ its own.
 state        weights and moments, estimated and found: resident memory above that of the process before it had a model
 update       the peak of an update above the state: gradients, activations, working memory
 generation   the peak of decoding above the weights
+             (measured, both hold what glibc keeps of freed blocks too; the estimate has it in all)
+             (measured, both hold what glibc keeps of freed blocks too; the estimate has that in all)
 in all       the estimate's last line, and the peak of the process (VmHWM), program and libraries included
 
 The exit status says whether every estimate in all lies within the band.
@@ -197,7 +199,7 @@ def estimate(config: Any) -> dict[str, int]:
 
     found = memory(skeleton(config), config, PROMPT)
     parts = {p: sum(n or 0 for name, n in found.items() if name.startswith(p)) for p in ("update", "generation")}
-    program = found["always: program and libraries"] or 0
+    program = sum(found[name] or 0 for name in ("always: program and libraries", "always: freed but kept by glibc"))
     always = sum(n or 0 for name, n in found.items() if name.startswith("always"))
     return parts | {"state": always - program, "whole": at_most(found)}
 

@@ -32,9 +32,10 @@ from tossup.records import Problem, TossupError
 
 PURPOSES = ("always", "update", "generation")
 
-BESIDE = 192 << 20
-"""On a CPU, on top of what the plan has loaded and whatever the model: what torch's first real operations take, and what glibc
-keeps of freed blocks; 110 to 140 MiB were seen (`benchmarks/dry_run.py`)."""
+FIRST_USE, KEPT_FREE = 64 << 20, 384 << 20
+"""On a CPU, on top of what the plan has loaded: what torch's first real operations take, and the most that glibc keeps of freed
+blocks between others; of a small model, whose blocks are small, no more than its weights. Seen were 50 to 430 MiB together,
+see `benchmarks/dry_run.py`."""
 
 PROMPTS = 1000
 """At most so many prompts, evenly spaced over the pool, are tokenized for the longest."""
@@ -150,7 +151,8 @@ def memory(policy: Policy, config: TrainConfig, longest_prompt: int) -> dict[str
     trained = sum(p.numel() for p in policy.trainable().values()) * 4
     cpu = policy.device.type == "cpu"
     found: dict[str, int | None] = {
-        "always: program and libraries": getrusage(RUSAGE_SELF).ru_maxrss * 1024 + BESIDE if cpu else 0,
+        "always: program and libraries": getrusage(RUSAGE_SELF).ru_maxrss * 1024 + FIRST_USE if cpu else 0,
+        "always: freed but kept by glibc": min(KEPT_FREE, weights) if cpu else 0,
         "always: weights": weights,
         "always: moments of AdamW": 2 * trained,
         "always: start model": weights if config.update.kl_beta > 0 and not config.lora.rank else 0,
