@@ -10,7 +10,6 @@ state        weights and moments, estimated and found: resident memory above tha
 update       the peak of an update above the state: gradients, activations, working memory
 generation   the peak of decoding above the weights
              (measured, both hold what glibc keeps of freed blocks too; the estimate has it in all)
-             (measured, both hold what glibc keeps of freed blocks too; the estimate has that in all)
 in all       the estimate's last line, and the peak of the process (VmHWM), program and libraries included
 
 The exit status says whether every estimate in all lies within the band.
