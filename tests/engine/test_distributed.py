@@ -158,7 +158,7 @@ def test_told_to_stop_all_save_the_step_under_way_and_the_run_goes_on(tmp_path: 
         _, errors = process.communicate()
         steps = len(figures(out))
         assert f"told to stop (SIGTERM): saved after step {steps}\n".encode() in errors
-        assert errors.count(b"\ninterrupted\n") == 2
+        assert errors.splitlines().count(b"interrupted") == 2  # one each, perhaps one right after the other
         assert (out / "checkpoints" / f"step-{steps:08d}").is_dir()
         assert steps > done_before
         done_before = steps
