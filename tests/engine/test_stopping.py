@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from tossup.engine.config import TrainConfig, load
-from tossup.engine.distributed import World
+from tossup.engine.distributed import Torchrun, World
 from tossup.engine.progress import Silent
 from tossup.engine.stopping import SIGNALS, listening
 from tossup.engine.train import train
@@ -160,3 +160,27 @@ def test_in_a_thread_the_signals_are_left_alone_and_so_is_one_that_is_ignored() 
         assert seen[-1] is signal.SIG_IGN
     finally:
         signal.signal(signal.SIGINT, before)
+
+
+class Telling:
+    """Sends this process a SIGTERM while it is handed to the other ranks."""
+
+    def __reduce__(self) -> tuple[type[str], tuple[str]]:
+        signal.raise_signal(signal.SIGTERM)
+        return str, ("value",)
+
+
+def test_what_is_told_in_the_middle_of_a_gathering_is_not_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The word has been read and is on its way when the signal comes: it goes along the next time."""
+    lone = {"RANK": 0, "WORLD_SIZE": 1, "LOCAL_RANK": 0, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": 0}
+    for name, value in lone.items():
+        monkeypatch.setenv(name, str(value))
+    world = Torchrun("cpu", 60.0)
+    try:
+        with listening(world):
+            assert world.gather(Telling()) == ["value"]
+            assert world.told == "SIGTERM"
+            world.gather(None)
+            assert world.told == "SIGTERM"
+    finally:
+        world.leave()
