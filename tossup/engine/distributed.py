@@ -146,7 +146,8 @@ class Torchrun(World):
         found: list[Any] = [None] * self.size
         with _as_user_error(self.rank):
             dist.all_gather_object(found, (value, self.told))
-        if told := next((told for _, told in found if told), ""):  # else its own, which may have come in the meantime, stays
+        told = next((told for _, told in found if told), "")
+        if told:  # else its own stays, which may have come in the meantime
             self.told = told
         return [value for value, _ in found]
 
