@@ -233,7 +233,7 @@ def test_rare_reasons_share_a_line(tossup, tmp_path, monkeypatch):
     rows = [{"response": r, "gold": g, "verifier": "exact"} for r, g in [("7", "7"), ("", "7"), ("", "7"), ("8", "7")]]
     out = tossup(rows_file(tmp_path / "answers.jsonl", *rows))[1]
     assert "empty response" in out
-    assert "1 more reasons" in out
+    assert "1 more reason " in out
     assert "is not the reference" not in out
 
 

@@ -57,7 +57,7 @@ def test_a_run_that_goes_on_says_when_the_lists_come(tmp_path: Path) -> None:
     assert "written when the run ends" in section(tmp_path / "page.html")
     (run / "watched.json").write_text("{}", encoding="utf-8")
     report.write(run, tmp_path / "page.html")
-    assert "None: no problem" in section(tmp_path / "page.html")
+    assert "None was: it takes" in section(tmp_path / "page.html")
     (run / "watched.json").write_text(json.dumps({"unjudged": ["e"]}), encoding="utf-8")
     report.write(run, tmp_path / "page.html")
     assert "Parked as unjudged: 1" in section(tmp_path / "page.html")
