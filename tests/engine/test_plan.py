@@ -87,8 +87,8 @@ def test_a_pass_takes_on_shapes_what_it_takes_on_data(folder: Path, dtype: str, 
     most, _ = most_allocated(work)
     found = of_update(skeleton(settings), 6, 48, 1.0, again, packed)
     assert found is not None
-    unseen = 0.85 if dtype == "bfloat16" else 0.95  # what a product in 16 bits makes within itself has no shape to be seen
-    assert unseen < sum(found) / most < 1.2
+    least = 0.85 if dtype == "bfloat16" else 0.95  # what a 16-bit product makes within itself is not seen on shapes
+    assert least < sum(found) / most < 1.2
     assert 0.25 < found.activations / sum(found) < 1 or again
 
 
