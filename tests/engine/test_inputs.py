@@ -190,7 +190,7 @@ def test_columns_are_mapped_by_name(tmp_path: Path) -> None:
     path = tmp_path / "foreign.jsonl"
     path.write_text('{"q": "a1+a1=", "a": "a2"}\n')
     assert open_pool(str(path), ["prompt=q", "reference=a"])[0].reference == "a2"
-    with pytest.raises(TossupError, match="--map prompt=question"):
+    with pytest.raises(TossupError, match="--map prompt=COLUMN --map reference=COLUMN"):
         open_pool(str(path))
     with pytest.raises(TossupError, match="got 'prompt'"):
         open_pool(str(path), ["prompt"])
