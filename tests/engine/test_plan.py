@@ -54,6 +54,11 @@ def test_what_stays_in_memory_is_what_a_run_holds(tmp_path: Path, changes: dict[
     assert found.get("always: start model") == (sizes(ref.model.parameters()) if ref else None)
 
 
+LEAST = {"float32": 0.9, "bfloat16": 0.75}
+"""What of the bytes that torch's allocator gives out has to be seen on shapes. What a product makes within itself is not;
+in 16 bits that was up to a tenth here, and differs between processors."""
+
+
 def most_allocated(work: Callable[[], object]) -> tuple[int, object]:
     """The most bytes that torch's allocator had given out at once, by its own account, above those at the start."""
     with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as profiler:
@@ -87,8 +92,7 @@ def test_a_pass_takes_on_shapes_what_it_takes_on_data(folder: Path, dtype: str, 
     most, _ = most_allocated(work)
     found = of_update(skeleton(settings), 6, 48, 1.0, again, packed)
     assert found is not None
-    least = 0.85 if dtype == "bfloat16" else 0.95  # what a 16-bit product makes within itself is not seen on shapes
-    assert least < sum(found) / most < 1.2
+    assert LEAST[dtype] < sum(found) / most < 1.25
     assert 0.25 < found.activations / sum(found) < 1 or again
 
 
@@ -102,7 +106,7 @@ def test_decoding_takes_on_shapes_what_it_takes_on_data(folder: Path, dtype: str
     most, _ = most_allocated(lambda: generator.generate(prompts, 8, [1, 2, 3, 4], sampling))
     found = of_generation(skeleton(settings), 4, 12, 8, 48, 1.0)
     assert found is not None
-    assert 0.95 < sum(found) / most < 1.2
+    assert LEAST[dtype] < sum(found) / most < 1.25
 
 
 def test_the_whole_is_counted_and_what_cannot_be_counted_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
