@@ -194,13 +194,12 @@ def measure(phase: str, config: Any, vocabulary: int) -> dict[str, int]:
 
 def estimate(config: Any) -> dict[str, int]:
     """What the dry run says, by the same parts."""
-    from tossup.engine.plan import at_most, memory, skeleton
+    from tossup.engine.plan import at_most, by_purpose, memory, skeleton
 
     found = memory(skeleton(config), config, PROMPT)
-    parts = {p: sum(n or 0 for name, n in found.items() if name.startswith(p)) for p in ("update", "generation")}
+    parts = by_purpose(found)
     program = sum(found[name] or 0 for name in ("always: program and libraries", "always: freed but kept by glibc"))
-    always = sum(n or 0 for name, n in found.items() if name.startswith("always"))
-    return parts | {"state": always - program, "whole": at_most(found)}
+    return parts | {"state": parts["always"] - program, "whole": at_most(found)}
 
 
 def _answer(pipe: Any, work: Any, args: tuple[Any, ...]) -> None:

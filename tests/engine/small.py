@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
 import torch
 from transformers import Qwen3Config, Qwen3ForCausalLM
 
+from tossup.engine.distributed import Torchrun
 from tossup.engine.policy import Policy
 from tossup.records import Group, Problem, Rollout, Stop, correct, undecided, wrong
 
@@ -45,3 +47,12 @@ def make_group(marks: str, lengths: list[int] | None = None, seed: int = 0, gid:
         logps = tuple((-2.5 + 0.3 * torch.randn(n, generator=rng)).tolist())
         rollouts.append(Rollout(prompt, ids, logps, "", Stop.END, 0, VERDICTS[mark]))
     return Group(gid, Problem(f"p{gid}", "prompt", "1"), tuple(rollouts))
+
+
+def lone_rank(device: str, monkeypatch: pytest.MonkeyPatch) -> Torchrun:
+    """What torchrun makes of a process that is alone; whoever takes it has it leave."""
+    lone = {"RANK": 0, "WORLD_SIZE": 1, "LOCAL_RANK": 0, "MASTER_ADDR": "127.0.0.1"}
+    any_port = {"MASTER_PORT": 0}  # nobody else is to find it
+    for name, value in (lone | any_port).items():
+        monkeypatch.setenv(name, str(value))
+    return Torchrun(device, 60.0)

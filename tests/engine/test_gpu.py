@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 import torch
 from safetensors.torch import load_file
-from small import EOS, PAD, VOCABULARY, make_group
+from small import EOS, PAD, VOCABULARY, lone_rank, make_group
 
 from tossup.curriculum.ledger import scan_ledger
 from tossup.engine import checkpoint
@@ -256,15 +256,7 @@ def test_an_adapter_is_trained_as_on_a_cpu(device: str) -> None:
 @pytest.fixture
 def one_rank(device: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Torchrun]:
     """What torchrun makes of a process that is alone: FSDP2 and all collectives, over NCCL on a GPU and gloo on a CPU."""
-    for name, value in {
-        "RANK": 0,
-        "WORLD_SIZE": 1,
-        "LOCAL_RANK": 0,
-        "MASTER_ADDR": "127.0.0.1",
-        "MASTER_PORT": 0,  # any; nobody else is to find it
-    }.items():
-        monkeypatch.setenv(name, str(value))
-    world = Torchrun(device, 60.0)
+    world = lone_rank(device, monkeypatch)
     yield world
     world.leave()
 

@@ -11,9 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from small import lone_rank
 
 from tossup.engine.config import TrainConfig, load
-from tossup.engine.distributed import Torchrun, World
+from tossup.engine.distributed import World
 from tossup.engine.progress import Silent
 from tossup.engine.stopping import SIGNALS, listening
 from tossup.engine.train import train
@@ -172,10 +173,7 @@ class Telling:
 
 def test_what_is_told_in_the_middle_of_a_gathering_is_not_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     """The word has been read and is on its way when the signal comes: it goes along the next time."""
-    lone = {"RANK": 0, "WORLD_SIZE": 1, "LOCAL_RANK": 0, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": 0}
-    for name, value in lone.items():
-        monkeypatch.setenv(name, str(value))
-    world = Torchrun("cpu", 60.0)
+    world = lone_rank("cpu", monkeypatch)
     try:
         with listening(world):
             assert world.gather(Telling()) == ["value"]

@@ -101,8 +101,6 @@ def write_tensors(model: Any, optimizer: torch.optim.Optimizer, world: World, fo
         return {"tensors": tensors, "counts": dict(zip(counts, values, strict=True))}
     try:
         save(tensors, storage_writer=FileSystemWriter(folder / SHARDS))
-        if world.leads:  # which renames the folder next: the others leave it alone from here on
-            atomic.sync(folder / SHARDS)
     except CheckpointException as e:
         raise TossupError(
             f"{folder / SHARDS} could not be written ({_cause(e)}); the checkpoint before is intact"

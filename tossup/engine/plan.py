@@ -27,7 +27,7 @@ from tossup.engine.policy import Policy, compute_type, model_source
 from tossup.engine.pools import spread
 from tossup.engine.probe import REFUSALS
 from tossup.engine.prompts import encode_prompt
-from tossup.engine.step import MICRO_BATCH_TOKENS, packs_rows
+from tossup.engine.step import packs_rows, token_budget
 from tossup.records import Problem, TossupError
 
 PURPOSES = ("always", "update", "generation")
@@ -165,13 +165,18 @@ def memory(policy: Policy, config: TrainConfig, longest_prompt: int) -> dict[str
 
 def at_most(found: Mapping[str, int | None]) -> int:
     """Bytes at the worst moment, of what `memory` gives: what is there always, and an update or a generation."""
-    parts = {p: sum(n or 0 for name, n in found.items() if name.startswith(f"{p}:")) for p in PURPOSES}
+    parts = by_purpose(found)
     return parts["always"] + max(parts["update"], parts["generation"])
+
+
+def by_purpose(found: Mapping[str, int | None]) -> dict[str, int]:
+    """Bytes of what `memory` gives, summed over each of "always", "update" and "generation"."""
+    return {p: sum(n or 0 for name, n in found.items() if name.startswith(f"{p}:")) for p in PURPOSES}
 
 
 def _of_update(policy: Policy, config: TrainConfig, width: int) -> dict[str, int | None]:
     cfg = config.update
-    rows = max(1, (cfg.micro_batch_tokens or MICRO_BATCH_TOKENS[policy.device.type]) // width)
+    rows = max(1, token_budget(cfg, policy.device) // width)
     packed = packs_rows(replace(policy, packs=True), cfg.packing)
     found = of_update(policy, rows, width, config.rollout.temperature, cfg.gradient_checkpointing, packed)
     return {

@@ -83,6 +83,11 @@ def update(
     return figures | _figures(taken)
 
 
+def token_budget(cfg: UpdateConfig, device: torch.device) -> int:
+    """The most tokens of a micro-batch: as set, or by the kind of device."""
+    return cfg.micro_batch_tokens or MICRO_BATCH_TOKENS[device.type]
+
+
 def _parts(
     policy: Policy, groups: Sequence[Group], config: TrainConfig, packed: bool, world: World, step: int
 ) -> list[list[MicroBatch]]:
@@ -95,7 +100,7 @@ def _parts(
             std_norm=cfg.std_norm,
             aggregate=cfg.aggregate,
             max_new_tokens=config.rollout.max_new_tokens,
-            token_budget=cfg.micro_batch_tokens or MICRO_BATCH_TOKENS[policy.device.type],
+            token_budget=token_budget(cfg, policy.device),
             pad_id=policy.pad_id,
             device=policy.device,
             overlong=cfg.overlong,
